@@ -6,12 +6,12 @@ The layers above decide whether a frame has checksums and what a wrong one means
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uint8_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from blosc2._core.codec.chunk cimport (
-    BAD_STREAM, CHUNK_HEADER, CHUNK_OK, KIND_REGULAR, NO_MEMORY, Chunk, block_bytes, check_starts, extent, inspect)
-from blosc2._core.codec.codec cimport DecodeContext, borrow, decode_whole_chunk, give_back
+    CHUNK_HEADER, CHUNK_OK, KIND_REGULAR, MOST_STEPS, NO_MEMORY, Chunk, check_starts, extent, inspect)
+from blosc2._core.codec.codec cimport DecodeContext, borrow, decode_block, decode_whole_chunk, give_back
 from blosc2._core.frame.frame cimport (
     CHECKSUMS_MARK, CHECKSUMS_MARK_AT, CHECKSUMS_TAIL, MIN_HEADER, TRAILER_TAIL, ChunkTable)
 from blosc2._core.io.endian cimport put32, put_big
@@ -199,24 +199,18 @@ cdef int64_t index_length(ChunkTable frame) except -1:
 
 
 cdef enum:
-    MOST_DECODED = 8 << 20         # blocks are decoded as many at a time; larger ones singly
-    NOT_SPLIT = 0x10        # of the flags of a chunk
+    MOST_DECODED = 8 << 20         # of a larger chunk, blocks are decoded singly
     SHARED = -150           # no status of another module
     UNDECODED = -151
 
 
-cdef struct Blocks:
-    uint8_t *stored         # a chunk of some of the blocks
-    int64_t stored_size
-    uint8_t *decoded
-
-
-cdef int _survey(const Chunk *chunk, bint *runs, bint *zeros) noexcept nogil:
-    """Whether all blocks are runs, and of zeros; an error where blocks share bytes, which no writer does."""
+cdef int _survey(const Chunk *chunk, int64_t *others, bint *zeros) noexcept nogil:
+    """How many blocks are no runs, and whether all are zeros; an error where blocks share bytes, which no writer does."""
     cdef int64_t used = CHUNK_HEADER + 4 * <int64_t> chunk.nblocks
     cdef int32_t i, start = 0, stop = 0
     cdef int byte = -1, status
-    runs[0] = zeros[0] = True
+    others[0] = 0
+    zeros[0] = True
     for i in range(chunk.nblocks):
         status = extent(chunk, i, &start, &stop, &byte)
         if status:
@@ -224,81 +218,29 @@ cdef int _survey(const Chunk *chunk, bint *runs, bint *zeros) noexcept nogil:
         used += stop - start
         if used > chunk.cbytes:
             return SHARED
-        runs[0] = runs[0] and byte >= 0
+        others[0] += byte < 0
         zeros[0] = zeros[0] and byte == 0
     return CHUNK_OK
 
 
-cdef int _check_group(
-        DecodeContext *context, const Chunk *chunk, int32_t first, int32_t count, int64_t stored, Blocks *blocks) noexcept nogil:
-    """Decode some blocks that follow each other, of these stored bytes, as a chunk of their own.
-
-    The C library takes a step for each block of a chunk to find one, so that large chunks cost the square.
-    """
-    cdef int64_t size = CHUNK_HEADER + 4 * <int64_t> count + stored
-    cdef int64_t position = CHUNK_HEADER + 4 * <int64_t> count
-    cdef int32_t i, start = 0, stop = 0, nbytes = 0
-    cdef int byte = -1, status
-    cdef int32_t blocksize = chunk.blocksize
-    cdef Chunk own
-    cdef uint8_t *p = blocks.stored
-    if blocks.stored_size < size:
-        p = <uint8_t *> realloc(blocks.stored, <size_t> size)
-        if p == NULL:
-            return NO_MEMORY
-        blocks.stored = p
-        blocks.stored_size = size
-    memcpy(p, chunk.data, CHUNK_HEADER)
-    for i in range(count):
-        # Below a mapping, streams may be longer by now than they were.
-        status = extent(chunk, first + i, &start, &stop, &byte)
-        if status or stop - start > size - position:
-            return status if status else BAD_STREAM
-        put32(p + CHUNK_HEADER + 4 * i, <uint32_t> position)
-        memcpy(p + position, chunk.data + start, <size_t> (stop - start))
-        position += stop - start
-        nbytes += block_bytes(chunk, first + i)
-    if nbytes < blocksize:      # the short last block alone, which is never split
-        blocksize = nbytes
-        p[2] |= NOT_SPLIT
-    put32(p + 4, <uint32_t> nbytes)
-    put32(p + 8, <uint32_t> blocksize)
-    put32(p + 12, <uint32_t> size)
-    status = inspect(p, size, &own)
-    if status == CHUNK_OK and (own.kind != KIND_REGULAR or own.nblocks != count or own.variable or own.dictionary):
-        status = BAD_STREAM
-    if status:
-        return status
-    own.loaded = size
-    return decode_whole_chunk(context, &own, blocks.decoded)
-
-
-cdef int _check_each(DecodeContext *context, const Chunk *chunk, Blocks *blocks) noexcept nogil:
-    """Decode each block that is no run once, as many at a time as a piece holds."""
-    cdef int32_t i = 0, first, start = 0, stop = 0
-    cdef int64_t nbytes, stored
+cdef int _check_each(DecodeContext *context, Chunk *chunk, uint8_t *room) noexcept nogil:
+    """Decode each block that is no run."""
+    cdef int32_t i, start = 0, stop = 0
     cdef int byte = -1, status = CHUNK_OK
-    while i < chunk.nblocks and status == CHUNK_OK:
-        first = i
-        nbytes = stored = 0
-        while i < chunk.nblocks:
-            status = extent(chunk, i, &start, &stop, &byte)
-            if status or byte >= 0 or (nbytes and nbytes + chunk.blocksize > MOST_DECODED):
-                break
-            nbytes += block_bytes(chunk, i)
-            stored += stop - start
-            i += 1
-        if status == CHUNK_OK and nbytes:
-            status = _check_group(context, chunk, first, i - first, stored, blocks)
-        if status == CHUNK_OK and i < chunk.nblocks and byte >= 0:
-            i += 1
-    return status
+    for i in range(chunk.nblocks):
+        status = extent(chunk, i, &start, &stop, &byte)
+        if status == CHUNK_OK and byte < 0:
+            status = decode_block(context, chunk, i, room)
+        if status:
+            return status
+    return CHUNK_OK
 
 
 cdef int _check(DecodeContext *context, Chunk *chunk) noexcept nogil:
     """Whether a loaded chunk is sound; UNDECODED where only decoding all of it tells."""
-    cdef bint runs = False, zeros = False
-    cdef Blocks blocks
+    cdef int64_t others = 0
+    cdef bint zeros = False
+    cdef uint8_t *room
     cdef int status
     if chunk.kind != KIND_REGULAR:
         return CHUNK_OK
@@ -309,32 +251,30 @@ cdef int _check(DecodeContext *context, Chunk *chunk) noexcept nogil:
         return status
     if chunk.dictionary:
         return UNDECODED
-    status = _survey(chunk, &runs, &zeros)
+    status = _survey(chunk, &others, &zeros)
     if status:
         return status
-    if zeros or (runs and not chunk.whole):
+    if zeros or not (others or chunk.whole):
         return CHUNK_OK
-    if chunk.whole:
+    # The C library takes a step for each block of a chunk to find one.
+    if chunk.whole or (chunk.nbytes > MOST_DECODED and not chunk.plain and others * chunk.nblocks > MOST_STEPS):
         return UNDECODED
-    blocks.stored = NULL
-    blocks.stored_size = 0
-    blocks.decoded = <uint8_t *> malloc(<size_t> min(chunk.nbytes, max(MOST_DECODED, chunk.blocksize)))
-    if blocks.decoded == NULL:
+    room = <uint8_t *> malloc(<size_t> (chunk.blocksize if chunk.nbytes > MOST_DECODED else chunk.nbytes))
+    if room == NULL:
         return NO_MEMORY
     if chunk.nbytes <= MOST_DECODED:
-        status = decode_whole_chunk(context, chunk, blocks.decoded)
+        status = decode_whole_chunk(context, chunk, room)
     else:
-        status = _check_each(context, chunk, &blocks)
-    free(blocks.stored)
-    free(blocks.decoded)
+        status = _check_each(context, chunk, room)
+    free(room)
     return status
 
 
 def check_chunk(ChunkTable frame not None, int64_t index):
     """Check that a chunk decodes to its size, and say how many bytes it is stored in.
 
-    Each block is decoded once, a bounded number of bytes at a time; where blocks do not stand alone, all together. Raises
-    `FormatError` for a chunk of such blocks that claims more bytes than the rule of allocation gives the file, in a frame
+    Each block is decoded once, a bounded number of bytes at a time; where blocks do not stand alone, or are very many, all
+    together. Raises `FormatError` for a chunk of such blocks that claims more bytes than the rule of allocation gives the file, in a frame
     whose chunks differ in size.
     """
     cdef Chunk chunk
