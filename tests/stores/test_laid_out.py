@@ -15,8 +15,10 @@ import pytest
 
 import blosc2
 from blosc2._arrays import ArrayPlan
-from blosc2._frames import ZERO_OFFSET, AnyChunk, FrameUpdate
-from blosc2._stores import set_chunks
+from blosc2._backends import new_key
+from blosc2._frames import ZERO_OFFSET, AnyChunk
+from blosc2._stores import FramedValue, table_of
+from blosc2._stores.leaves import leaf_setting
 
 ITEMS = np.random.default_rng(1).integers(0, 1 << 62, (40, 500))
 KEYWORDS = {"chunks": (4, 500)}
@@ -41,6 +43,19 @@ def chunks(plan: ArrayPlan, *, fail_after: int | None = None) -> Iterator[AnyChu
         if number == fail_after:
             raise RuntimeError("no more of them")
         yield stored
+
+
+def set_chunks(store: Any, key: str, plan: ArrayPlan, chunks: Iterator[AnyChunk]) -> bool:
+    """Give a key an array whose chunks come one by one; False where a store keeps them in memory or a file first."""
+    key, table = new_key(store._absolute(key)), table_of(store)
+    table.session.check_writable("set items", key)
+    with table.lock:
+        if not leaf_setting.takes_chunks(table):
+            return False
+        table.check_assignable(key)
+        nbytes = plan.geometry.size * plan.dtype.itemsize
+        leaf_setting.set_leaf(store, key, FramedValue(leaf_setting.lay_out(table, key, plan, chunks), nbytes))
+    return True
 
 
 def check(path: str, expected: dict[str, np.ndarray[Any, Any]]) -> None:
@@ -71,18 +86,6 @@ def test_an_array_is_written_once(kind: Any, is_new: bool, level: int, path: str
     assert os.listdir(os.path.dirname(path)) == ["store.b2z"]
 
 
-def test_chunks_with_metadata(path: str) -> None:
-    attributes = blosc2.zeros(0)
-    attributes.vlmeta.update({"unit": "mm", "axes": ["x", "y"]})
-    with blosc2.TreeStore(path, mode="w") as store:
-        made = plan()
-        assert set_chunks(store, "/x", made, chunks(made), FrameUpdate(attributes._handle.frame).vlmeta)
-        assert store["/x"].chunks == (4, 500)
-    check(path, {"/x": ITEMS})
-    with blosc2.open(path) as store:
-        assert store["/x"].vlmeta[:] == {"unit": "mm", "axes": ["x", "y"]}
-
-
 def test_it_is_replaced_before_it_is_published(path: str) -> None:
     with blosc2.TreeStore(path, mode="w") as store:
         for number in range(4):
@@ -103,7 +106,7 @@ def test_a_source_that_fails(is_staged: bool, taken: int, path: str, changes_wai
         before = os.path.getsize(path)
         failing = plan()
         with pytest.raises(RuntimeError, match="no more"):
-            set_chunks(store, "/x", failing, chunks(failing, fail_after=taken), {})
+            set_chunks(store, "/x", failing, chunks(failing, fail_after=taken))
         assert "/x" not in store
         assert os.path.getsize(path) == before
         store["/after"] = ITEMS[2:4]
@@ -160,10 +163,10 @@ def test_a_refused_key_takes_no_chunk(path: str) -> None:
         before = os.path.getsize(path)
         for key in ("/scan", "/group", "/Scan/below", "/a//b", ""):
             with pytest.raises((KeyError, ValueError)):
-                set_chunks(store, key, plan(), iter_of_errors(), {})
+                set_chunks(store, key, plan(), iter_of_errors())
         assert os.path.getsize(path) == before
     with blosc2.open(path, mode="r") as store, pytest.raises(ValueError, match="read"):
-        set_chunks(store, "/x", plan(), iter_of_errors(), {})
+        set_chunks(store, "/x", plan(), iter_of_errors())
 
 
 def iter_of_errors() -> Iterator[AnyChunk]:
@@ -179,7 +182,7 @@ def test_stores_that_cannot(tmp_path: Path) -> None:
         lambda: blosc2.TreeStore(str(tmp_path / "x.b2z"), mode="w", locking=True),
     ):
         with make() as store:
-            assert not set_chunks(store, "/x", plan(), iter_of_errors(), {})
+            assert not set_chunks(store, "/x", plan(), iter_of_errors())
             store["/x"] = ITEMS
             np.testing.assert_array_equal(store["/x"][...], ITEMS)
 
@@ -199,7 +202,7 @@ def test_other_threads_wait(path: str) -> None:
 
     with blosc2.TreeStore(path, mode="w") as store:
         made = plan()
-        assert set_chunks(store, "/x", made, slow(made), {})
+        assert set_chunks(store, "/x", made, slow(made))
         threads[0].join()
     check(path, {"/x": ITEMS, "/other": ITEMS * 2})
 
@@ -217,7 +220,7 @@ def test_a_forked_child_writes_nothing(path: str) -> None:
     with blosc2.TreeStore(path, mode="w") as store:
         made = plan()
         try:
-            set_chunks(store, "/x", made, forking(made), {})
+            set_chunks(store, "/x", made, forking(made))
         except BaseException as error:
             if not children:
                 os._exit(0 if "fork" in str(error) else 2)
@@ -233,7 +236,7 @@ def test_a_member_that_might_have_been_too_large_for_four_bytes(path: str) -> No
     shape = (5 << 30,)
     vast = ArrayPlan(shape, np.dtype("u1"), {"chunks": (1 << 30,), "blocks": (1 << 20,)})
     with blosc2.TreeStore(path, mode="w") as store:
-        assert set_chunks(store, "/vast", vast, iter([ZERO_OFFSET] * 5), {})
+        assert set_chunks(store, "/vast", vast, iter([ZERO_OFFSET] * 5))
         store["/x"] = ITEMS
     assert blosc2.check(path).ok
     with zipfile.ZipFile(path) as archive:

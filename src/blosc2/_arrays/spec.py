@@ -308,28 +308,24 @@ class ArrayPlan:
         return new_handle(self.keywords.storage, content, options)
 
     def lay_out(
-        self,
-        chunks: Iterable[AnyChunk],
-        write: Callable[[Any], Any],
-        vlmeta: dict[str, bytes],
-        checksums: Running | None,
+        self, chunks: Iterable[AnyChunk], write: Callable[[Any], Any], checksums: Running | None = None
     ) -> bytes:
         """Write the frame of these chunks but for its header, which is returned; with `checksums`, it carries them."""
         if self.asked is not None:
             chunks = self.begun(chunks)
         count: int = self.geometry.nchunks
         nbytes = count * self.geometry.chunk_nbytes
-        return lay_out(write, FrameContent(self.fields, self.metalayers, vlmeta, chunks, count, nbytes), checksums)
+        return lay_out(write, FrameContent(self.fields, self.metalayers, {}, chunks, count, nbytes), checksums)
 
     @property
     def fields(self) -> Fields:
         """What the header of the frame says besides sizes."""
         return Fields(self.encoding, self._chunksize)
 
-    def most_nbytes(self, vlmeta: Mapping[str, bytes]) -> int:
+    def most_nbytes(self) -> int:
         """Bytes that the frame may have, if nothing can be compressed."""
         count: int = self.geometry.nchunks
-        metadata = sum(len(name) + len(value) + 64 for name, value in (*self.metalayers.items(), *vlmeta.items()))
+        metadata = sum(len(name) + len(value) + 64 for name, value in self.metalayers.items())
         # of each chunk an offset and a checksum, too, and what aligns it
         return count * (int(self.geometry.chunk_nbytes) + MAX_OVERHEAD + 8 + 4 + ALIGNMENT) + metadata + 4096
 

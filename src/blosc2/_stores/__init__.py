@@ -42,7 +42,7 @@ else:
         "leaves.compressing_anew": "Recompression recompress smaller",
         "leaves.leaf": "leaf_of maker_of reader_of",
         "leaves.leaf_setting": (
-            "FramedValue metadata_frame ready_setter remove_small set_chunks set_leaf set_small"
+            "FramedValue metadata_frame ready_setter remove_small set_leaf set_small"
         ),
         "leaves.live_leaf": "live_leaf",
         "leaves.many_frames": "LEAST FrameMaker as_range nbytes_of with_frames",

@@ -13,7 +13,7 @@ import numpy as np
 
 from blosc2 import _stores
 from blosc2._arrays import TINY, ArrayPlan, cframe_of, raw_kinds, tiny_frame
-from blosc2._backends import MAP_BYTES, NewFrame, new_key, suffix_of_frame
+from blosc2._backends import MAP_BYTES, NewFrame, suffix_of_frame
 from blosc2._core.frame.frame_writer import header_length
 from blosc2._core.io.source import Source
 from blosc2._core.leaves.leaf_access import LeafSetter
@@ -24,7 +24,7 @@ from blosc2._indexing import lossless
 from blosc2._options import absolute_path
 from blosc2._stores import pending
 from blosc2._stores.changes import put
-from blosc2._stores.leaf_table import table_of, table_to_change
+from blosc2._stores.leaf_table import table_to_change
 from blosc2._stores.leaves import leaf_setting
 from blosc2._stores.transaction import AllOrNone
 from blosc2.exceptions import UnsupportedValueError
@@ -101,7 +101,7 @@ def compressed(
         return new_frame(cframe_of(items, encoding), ".b2nd")
     waiting = TemporaryFile(absolute_path(path))
     plan = ArrayPlan(items.shape, items.dtype, encoding)
-    header = plan.lay_out(plan.compressed(items), waiting.add, {}, None)
+    header = plan.lay_out(plan.compressed(items), waiting.add)
     parts = (Source.of_buffer(header), 0, len(header)), waiting.byte_range(0)
     source = Source.joined(parts, parts[1][0].path, False)
     return NewFrame((source, 0, source.size), ".b2nd")
@@ -134,9 +134,7 @@ def takes_chunks(table: LeafTable) -> bool:
     return table.session.sharing is None and table.backend.streaming is not None
 
 
-def lay_out(
-    table: LeafTable, key: str, plan: ArrayPlan, chunks: Iterable[AnyChunk], vlmeta: dict[str, bytes]
-) -> NewFrame:
+def lay_out(table: LeafTable, key: str, plan: ArrayPlan, chunks: Iterable[AnyChunk]) -> NewFrame:
     """The frame of an array, written where it stays; the store's lock is held.
 
     What would refuse the key later is asked before the first chunk is made.
@@ -150,8 +148,8 @@ def lay_out(
         plan.summed = True
         chunks = plan.begun(chunks)
         return stream.lay_out(
-            key, ".b2nd", plan.most_nbytes(vlmeta), header_length(plan.metalayers),
-            lambda write: plan.lay_out(chunks, write, vlmeta, Running()),
+            key, ".b2nd", plan.most_nbytes(), header_length(plan.metalayers),
+            lambda write: plan.lay_out(chunks, write, Running()),
         )  # fmt: skip
 
 
@@ -182,7 +180,7 @@ def set_leaf(store: Store, key: str, value: Any) -> None:
     is_large = type(value) is np.ndarray and value.nbytes > leaf_setting.LARGE and not value.dtype.hasobject
     if is_large and takes_chunks(table):
         plan = ArrayPlan(value.shape, value.dtype, store._encoding())
-        value = FramedValue(lay_out(table, key, plan, plan.compressed(value), {}), value.nbytes)
+        value = FramedValue(lay_out(table, key, plan, plan.compressed(value)), value.nbytes)
         begun += 1
     byte_range = frame_of(value, key, table.path, store._encoding(), asked=store._asked)
     with Change(session):
@@ -195,25 +193,6 @@ def set_leaf(store: Store, key: str, value: Any) -> None:
         else:  # something is to be written, which may fail
             with AllOrNone(table):
                 put(table, key, byte_range, value)
-
-
-def set_chunks(store: Store, key: str, plan: ArrayPlan, chunks: Iterable[AnyChunk], vlmeta: dict[str, bytes]) -> bool:
-    """Give a key an array whose compressed chunks come one by one, without keeping them meanwhile.
-
-    Returns
-    -------
-    bool
-        False, and no chunk is taken, where the store cannot do that: make the array first, then assign it.
-    """
-    key, table = new_key(store._absolute(key)), table_of(store)
-    table.session.check_writable("set items", key)
-    with table.lock:
-        if not takes_chunks(table):
-            return False
-        table.check_assignable(key)
-        nbytes = plan.geometry.size * plan.dtype.itemsize
-        set_leaf(store, key, FramedValue(lay_out(table, key, plan, chunks, vlmeta), nbytes))
-    return True
 
 
 def ready_setter(table: LeafTable, store: Store) -> LeafSetter | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import ExitStack, closing, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, suppress
 from itertools import islice
 from types import MappingProxyType
 from typing import Any
@@ -15,17 +15,14 @@ import numpy as np
 
 from blosc2._arrays import ArrayPlan, made
 from blosc2._backends import KEY_RULES
-from blosc2._frames import FrameUpdate
-from blosc2._functions import zeros
 from blosc2._opening import open as open_path
 from blosc2._options import absolute_path
-from blosc2._stores import Store, has_leaf, set_chunks
+from blosc2._stores import Store, has_leaf
 from blosc2._tools.converting import conversion
 from blosc2._tools.converting.conversion import ArrayItem, GroupItem, Item, ObjectItem, Source, Target
 from blosc2._tools.converting.kept_chunks import Chunks, KeptChunks
 from blosc2._tools.converting.report import WHOLE, LeftOut
 from blosc2._tools.stores import STORES, attributes_of, in_order, new_store, opened, partial_name, remove
-from blosc2.embed_store import EmbedStore
 from blosc2.exceptions import ConversionError, FormatError, legible
 from blosc2.ndarray import NDArray
 from blosc2.objectarray import ObjectArray
@@ -144,17 +141,9 @@ def new_array(
     item: ArrayItem, chunks: str, keywords: Mapping[str, Any], path: str | None = None, kept: KeptChunks | None = None
 ) -> NDArray:
     where: dict[str, Any] = {} if path is None else {"urlpath": path, "mode": "w"}
-    plan, stored = _planned(item, chunks, {**keywords, **where}, kept)
-    return NDArray._of(plan.write(stored))
-
-
-def _planned(
-    item: ArrayItem, chunks: str, keywords: Mapping[str, Any], kept: KeptChunks | None
-) -> tuple[ArrayPlan, Chunks]:
-    """How the array of an item is made, and its compressed chunks, which are made when they are drawn."""
     taken = item.taken if chunks != "new" and "cparams" not in keywords else None
     new = _same_chunks(item, chunks) if taken is None else taken.keywords
-    plan = ArrayPlan(item.shape, item.dtype, {**keywords, **new})
+    plan = ArrayPlan(item.shape, item.dtype, {**keywords, **where, **new})
 
     def chunks_from(number: int) -> Chunks:
         if taken is not None:
@@ -162,16 +151,8 @@ def _planned(
         else:  # no axes: an item
             yield from made(plan, lambda box: np.asarray(item.read(box)), ahead=True, start=number)
 
-    return plan, chunks_from(0) if kept is None else kept.and_others(item.key, plan, chunks_from)
-
-
-def _watched(chunks: Iterator[Any], failed: list[Exception]) -> Generator[Any, None, None]:
-    """Chunks as they come; what is raised while they are made is noted."""
-    try:
-        yield from chunks
-    except Exception as error:
-        failed.append(error)
-        raise
+    stored = chunks_from(0) if kept is None else kept.and_others(item.key, plan, chunks_from)
+    return NDArray._of(plan.write(stored))
 
 
 def _unstorable(item: ArrayItem) -> str | None:
@@ -270,33 +251,12 @@ class _StoreTarget(Target):
             yield from self._set(item, item.array)  # with its compressed chunks
         elif item.nbytes <= _LARGE:
             yield from self._set(item, new_array(item, self._chunks, self._keywords))
-        elif not (yield from self._add_in_place(item)):
+        else:
             try:
                 yield from self._set(item, new_array(item, self._chunks, self._keywords, self._beside, self.kept))
                 self._publish()
             finally:
                 remove(self._beside)
-
-    def _add_in_place(self, item: ArrayItem) -> Generator[LeftOut, None, bool]:
-        """Compress a large array right into the store. False, and nothing is done, where that cannot be."""
-        if isinstance(self._store, EmbedStore):
-            return False
-        attributes = zeros(0)  # takes them first, so that they are written with the chunks
-        left_out = list(_set_attributes(item.key, attributes.vlmeta, item.attributes))
-        plan, chunks = _planned(item, self._chunks, self._keywords, self.kept)
-        failed: list[Exception] = []
-        with closing(_watched(chunks, failed)) as stored:
-            try:
-                done = set_chunks(self._store, item.key, plan, stored, FrameUpdate(attributes._handle.frame).vlmeta)
-            except (KeyError, ValueError) as error:  # as in `_set`
-                if failed:
-                    raise
-                yield _refused(item.key, error)
-                return True
-        if done:
-            yield from left_out
-            self._publish()
-        return done
 
     def _set(self, item: ArrayItem | ObjectItem, value: Any) -> Iterator[LeftOut]:
         is_copy = isinstance(item, ArrayItem) and value is item.array
