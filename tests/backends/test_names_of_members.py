@@ -129,8 +129,8 @@ def test_salvage_gives_the_same_keys(tmp_path: Path, cut: str) -> None:
     path.write_bytes(data[:end])
     blosc2.salvage(path, tmp_path / "out.b2d")
     found = keys_of(tmp_path / "out.b2d")
-    # Local headers do not say which system a name comes from.
-    assert found == (sorted(["/g\\é", "/plain", "/é", "/ü"]) if cut == "the directory" else KEYS)
+    # Without its end no directory is found, and local headers do not say which system a name comes from.
+    assert found == (sorted(["/g\\é", "/plain", "/é", "/ü"]) if cut != "nothing" else KEYS)
 
 
 def test_salvage_of_a_damaged_leaf(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from blosc2._core.zip.archive import Archive, told_name
 from blosc2._files import NewFile, Owner
 from blosc2._frames import CBYTES_AT, CHUNK_HEADER, FRAME_HEADER, MARK_AT, TRAILER_TAIL, ZERO_OFFSET, FrameUpdate
 from blosc2._integrity import check_frames, check_stores
-from blosc2._integrity.check_stores import CENTRAL, DESCRIPTOR, LOCAL
+from blosc2._integrity.check_stores import DESCRIPTOR, LOCAL
 from blosc2._integrity.report import ARCHIVE, CUT_SHORT, DIRECTORY, EMBEDDED, FAULTS, Finding, Findings, Report
 from blosc2._lists import LENGTHS, packed_lengths
 from blosc2._options import absolute_path, check_new_name, local_path
@@ -805,17 +805,8 @@ def _occurrences(what: bytes, source: Source, start: int, stop: int) -> Iterator
 
 # ------------------------------------------------------------------ archives
 _SIGNATURE: Final = b"PK\3\4"
-_RECORD: Final = b"PK\1\2"
 _FULL: Final = 0xFFFFFFFF
 _MOST_WORK: Final = 64
-
-
-class Listed(NamedTuple):
-    """A member by its record in a directory: where its local header is, the checksum of its data, the name in bytes."""
-
-    header: int
-    crc: int
-    stored: bytes
 
 
 class Found(NamedTuple):
@@ -840,41 +831,30 @@ def recover_archive(source: Source, lost: Findings, fill: Any = None) -> Values:
         archive = None
     start = 0 if archive is None else archive.end
     records = [] if archive is None else check_stores.read_directory(source, archive)
-    listed = {record.name: Listed(record.header, record.repeated[5], record.stored) for record in records}
-    behind = list(_members(source, start, lost)) if start < source.size else []
-    later = _later_directory(source, start, behind)
-    published = set(later or ()) if archive is None else set(listed)
-    if later is not None:
-        for name in listed.keys() - later.keys():
-            lost.note("the version whose end is lost does not have the leaf any more; it was kept", key=_key_of(name))
-        listed = {**listed, **later}
+    listed = {record.name: record for record in records}
     wanted: dict[str, Found] = {}
     missing: dict[str, str] = {}
     names = {record.stored: name for name, record in listed.items()}
-    for name, (header, crc, stored) in listed.items():
-        one = _member_at(source, header)
-        if (one is None or one.stored != stored) and name in published:
+    for name, record in listed.items():
+        one = _member_at(source, record.header)
+        if one is None or one.stored != record.stored:
             missing[name] = "there is no local header where the directory says"
-        elif one is not None and one.stored == stored:
-            wanted[name] = one._replace(name=name, crc=crc)
-    if later is None:
-        if behind and archive is not None:
-            lost.note("members that were added after the last directory that is whole were recovered; what was deleted "
-                      "after it is back")  # fmt: skip
-        elif behind:
-            lost.note("leaves that were deleted may be back")
-        for one in (_named(one, names) for one in behind):
-            if _is_whole(source, one) or (archive is None and one.name not in wanted):
-                wanted[one.name] = one
-            elif archive is not None:
-                lost.note("a member behind the end of the archive is not whole; it was not published, or is damaged",
-                          key=_key_of(one.name), offset=one.header)  # fmt: skip
+        else:
+            wanted[name] = one._replace(name=name, crc=record.repeated[5])
+    behind = list(_members(source, start, lost))
+    if behind and archive is not None:
+        lost.note("members that were added after the last directory that is whole were recovered; what was deleted "
+                  "after it is back")  # fmt: skip
+    elif start < source.size:
+        lost.note("leaves that were deleted may be back")
+    for one in behind:
+        one = one._replace(name=names.get(one.stored, one.name))  # as the directory has it for these bytes
+        if _is_whole(source, one) or (archive is None and one.name not in wanted):
+            wanted[one.name] = one
+        elif archive is not None:
+            lost.note("a member behind the end of the archive is not whole; it was not published, or is damaged",
+                      key=_key_of(one.name), offset=one.header)  # fmt: skip
     return _recover_members(source, wanted, missing, names, lost, fill)
-
-
-def _named(one: Found, names: dict[bytes, str]) -> Found:
-    """A member with the name that the directory has for the bytes of it, if it has any."""
-    return one._replace(name=names.get(one.stored, one.name))
 
 
 def _recover_members(
@@ -897,8 +877,8 @@ def _recover_members(
         if byte_range is None and _is_leaf(source, name, wanted.get(name)):
             if older is None:
                 older = {}
-                for one in (_named(one, names) for one in _members(source, 0, lost)):
-                    older.setdefault(one.name, []).append(one)
+                for one in _members(source, 0, lost):
+                    older.setdefault(names.get(one.stored, one.name), []).append(one)
             for one in reversed(older.get(name, [])):
                 if one != wanted.get(name) and _is_whole(source, one):
                     byte_range = (source, one.data, one.size)
@@ -1020,37 +1000,6 @@ def _member_at(source: Source, at: int) -> Found | None:
     if size != csize or size == _FULL:
         return None
     return Found(name, raw[:name_length], at, data, size, crc)
-
-
-def _later_directory(source: Source, start: int, behind: list[Found]) -> dict[str, Listed] | None:
-    """A whole directory behind the last member, whose end record is lost; None where there is none."""
-    ends = (one.data + one.size for one in behind if one.data + one.size <= source.size and _sum_fits(source, one))
-    start = max([start, *ends])
-    rest = source.read(start, min(source.size - start, 256 << 20))
-    if rest[:4] != _RECORD:  # the first record is damaged, or the last member
-        return None
-    at = 0
-    found: dict[str, Listed] = {}
-    told: set[bytes] = set()
-    while rest[at : at + 4] == _RECORD and at + CENTRAL.size <= len(rest):
-        fields, stored, extra, stop = check_stores.record_at(rest, at)
-        crc, header = fields[7], fields[16]
-        if stop > len(rest) or header == _FULL:
-            return None
-        try:
-            name = told_name(stored, extra, fields[3], fields[1] >> 8).decode()
-        except UnicodeDecodeError:
-            return None
-        if not _backends.is_safe("/" + name.rstrip("/")):
-            return None
-        found[name] = Listed(header, crc, stored)
-        told.add(stored)
-        at = stop
-    # Only what the end record follows, or a part of it, is all of the directory.
-    end = rest[at : at + 4]
-    if not end and any(one.stored not in told for one in behind):
-        return None
-    return found if not end or b"PK\5\6".startswith(end) or end == b"PK\6\6" else None
 
 
 # What the name of a member may have.
