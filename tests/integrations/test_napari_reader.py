@@ -13,7 +13,9 @@ import pytest
 
 import blosc2
 from blosc2._tools.demo import pyramid
-from blosc2._tools.integrations.napari_reader import Reordered, get_reader, read
+from blosc2._tools.integrations.napari_reader import get_reader, read
+
+pytest.importorskip("dask.array")
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "blosc2" / "_tools" / "integrations"
 SCAN = np.random.default_rng(1).integers(0, 200, (40, 36, 20, 3)).astype("i2")
@@ -137,18 +139,6 @@ def test_attributes_that_mean_something_else(tmp_path: Path, attributes: dict[st
     ((data, keywords, _),) = read(path)
     assert data.shape == (3, 4)
     assert "scale" not in keywords
-
-
-@pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1], [1, 3, 0, 2]])
-def test_other_orders_of_axes(order: list[int]) -> None:
-    found, wanted = Reordered(blosc2.asarray(SCAN), order), SCAN.transpose(order)
-    assert (found.shape, found.ndim, found.dtype, len(found)) == (wanted.shape, 4, wanted.dtype, len(wanted))
-    keys: list[Any] = [
-        (), ..., 1, (1, 2), (slice(None), 1), (1, ..., 2), (slice(1, 3), 0, slice(2, 9, 3)), (2, 1, 1, 2),
-        (np.int64(1), slice(None)), ([0, 1], 1), (..., slice(0, 2)), (slice(None, None, -1),),
-    ]  # fmt: skip
-    for key in keys:
-        np.testing.assert_array_equal(found[key], wanted[key], err_msg=str(key))
 
 
 def test_the_manifest() -> None:

@@ -128,7 +128,8 @@ def _layer(name: str, levels: list[NDArray], attributes: Mapping[str, Any]) -> L
     is_labels = first.dtype.kind in "biu" and not is_rgb and _LABELS.fullmatch(name.rpartition("/")[2]) is not None
     data: list[Any] = list(levels)
     if order != sorted(order) or (is_labels and first.dtype.kind == "b"):  # labels are numbers
-        data = [Reordered(level, order, np.dtype("u1") if is_labels else None) for level in levels]
+        dtype = np.dtype("u1") if is_labels and first.dtype.kind == "b" else first.dtype
+        data = [_reordered(level, order, dtype) for level in levels]
     keywords["multiscale"] = len(data) > 1
     if is_rgb:
         keywords["rgb"] = True
@@ -168,38 +169,8 @@ def _limits(level: NDArray) -> tuple[float, float] | None:
     return float(items.min()), float(items.max())
 
 
-class Reordered:
-    """An array with its axes in another order, of which items are read when they are asked for.
+def _reordered(array: NDArray, order: list[int], dtype: np.dtype[Any]) -> Any:
+    """An array with its axes in another order, of which items are read when they are asked for."""
+    import dask.array  # napari needs it
 
-    `order` has the axis of the array that each axis shows; `dtype` is that of the items of an array of bool as shown.
-    """
-
-    def __init__(self, array: NDArray, order: list[int], dtype: np.dtype[Any] | None = None) -> None:
-        self._array, self._order = array, order
-        self.shape = tuple(array.shape[axis] for axis in order)
-        self.dtype: np.dtype[Any] = dtype if dtype is not None and array.dtype.kind == "b" else array.dtype
-        self.ndim, self.size = array.ndim, array.size
-        self.chunks = tuple(array.chunks[axis] for axis in order)
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, key: Any) -> Any:
-        parts = list(key) if isinstance(key, tuple) else [key]
-        if ... in parts:
-            at = parts.index(...)
-            parts[at : at + 1] = [slice(None)] * (self.ndim - len(parts) + 1)
-        parts += [slice(None)] * (self.ndim - len(parts))
-        if len(parts) > self.ndim or not all(isinstance(part, slice) or hasattr(part, "__index__") for part in parts):
-            return np.asarray(self)[key]
-        own: list[Any] = [slice(None)] * self.ndim
-        for part, axis in zip(parts, self._order, strict=True):
-            own[axis] = part
-        found = self._array[tuple(own)].astype(self.dtype, copy=False)
-        kept = [axis for part, axis in zip(parts, self._order, strict=True) if isinstance(part, slice)]
-        return np.transpose(found, [sorted(kept).index(axis) for axis in kept]) if kept else found
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        if copy is False:
-            raise ValueError("the items are decoded, and cannot be had without a copy")
-        return np.transpose(np.asarray(self._array[...], self.dtype if dtype is None else dtype), self._order)
+    return dask.array.from_array(array, array.chunks).transpose(order).astype(dtype)
