@@ -92,62 +92,31 @@ def read_header(member: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 
 class _Member:
-    """An array in a ``.npz`` file, read from its beginning to its end if boxes follow each other."""
+    """An array in a ``.npz`` file, whose items go to a file without a name when they are first read."""
 
     def __init__(
         self, archive: zipfile.ZipFile, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], *, fortran: bool
     ) -> None:
         self._archive, self._name = archive, name
-        self._shape, self._dtype = shape, dtype
-        self._is_fortran = fortran and len(shape) > 1 and 0 not in shape
-        self._is_whole = not shape or 0 in shape
-        self._member: Any = None
-        self._unpacked: np.ndarray[Any, Any] | None = None
-        # Rows `start` to `stop`, which were read last: several boxes lie beside each other in them.
-        self._start = self._stop = 0
-        self._rows: np.ndarray[Any, Any] = np.empty(0, dtype)
+        self._shape, self._dtype, self._order = shape, dtype, "F" if fortran else "C"
+        self._items: np.ndarray[Any, Any] | None = None
 
     def read(self, box: tuple[slice, ...]) -> np.ndarray[Any, Any]:
-        if self._is_whole:
-            with self._archive.open(self._name) as member:
-                items: np.ndarray[Any, Any] = np.lib.format.read_array(member, allow_pickle=False)[box]
-            return items
-        if self._is_fortran:
-            return self._columns()[box]
-        start, stop = box[0].start, box[0].stop
-        if (start, stop) != (self._start, self._stop):
-            if self._member is None or start < self._stop:
-                self._member = self._archive.open(self._name)
-                read_header(self._member)
-                self._stop = 0
-            for first in range(self._stop, start, 1024):
-                self._take(min(1024, start - first))
-            self._rows = self._take(stop - start)
-            self._start, self._stop = start, stop
-        return self._rows[(slice(None), *box[1:])]
+        if self._items is None:
+            self._items = self._unpacked()
+        return self._items[box]
 
-    def _columns(self) -> np.ndarray[Any, Any]:
-        """All items of an array in Fortran order: boxes cross its bytes, so these go to a file without a name."""
-        if self._unpacked is None:
-            with tempfile.TemporaryFile() as file, self._archive.open(self._name) as member:
-                read_header(member)
-                file.writelines(iter(partial(member.read, 1 << 20), b""))
-                if file.tell() != math.prod(self._shape) * self._dtype.itemsize:
-                    raise ConversionError(f"{self._archive.filename}: {self._name} has not the bytes of its shape")
-                self._unpacked = np.memmap(file, self._dtype, "r", shape=self._shape, order="F")
-        return self._unpacked
-
-    def _take(self, count: int) -> np.ndarray[Any, Any]:
-        """The next rows of the member."""
-        rows = np.empty((count, *self._shape[1:]), self._dtype)
-        view, filled = rows.reshape(-1).view("u1").data, 0
-        while filled < len(view):
-            part = self._member.read(min(len(view) - filled, 1 << 20))
-            if not part:
-                raise ConversionError(f"{self._archive.filename}: {self._name} ends too early")
-            view[filled : filled + len(part)] = part
-            filled += len(part)
-        return rows
+    def _unpacked(self) -> np.ndarray[Any, Any]:
+        nbytes = math.prod(self._shape) * self._dtype.itemsize
+        with tempfile.TemporaryFile() as file, self._archive.open(self._name) as member:
+            read_header(member)
+            while file.tell() <= nbytes and (part := member.read(1 << 20)):
+                file.write(part)
+            if file.tell() != nbytes:
+                raise ConversionError(f"{self._archive.filename}: {self._name} has not the bytes of its shape")
+            if not nbytes:
+                return np.empty(self._shape, self._dtype)
+            return np.memmap(file, self._dtype, "r", shape=self._shape, order=self._order)
 
 
 def open_numpy(path: str) -> Source:
