@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
-from itertools import chain, islice
-from typing import Any, Final, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice, repeat
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -121,16 +120,9 @@ def compressed_box(plan: ArrayPlan, starts: Shape, items: Items) -> dict[int, An
 
 def compressed_in_order(plan: ArrayPlan, starts: Shape, items: Items) -> Iterator[AnyChunk]:
     """The chunks of a slab, in the order of their numbers. Write or copy each chunk before taking the next."""
-    for batch in batches_in_order(plan, starts, items):
-        yield from _emptied(batch)
-
-
-def batches_in_order(plan: ArrayPlan, starts: Shape, items: Items) -> Iterator[list[AnyChunk]]:
-    """The chunks in lists of some; let go of those of one list before taking the next but one."""
     for chunks in plan.batches(starts, items):
-        batch: list[AnyChunk] = [chunks[number] for number in sorted(chunks)]
-        chunks.clear()  # the caller says when their memory can be used again
-        yield batch
+        for number in sorted(chunks):
+            yield chunks.pop(number)
 
 
 def compressed_bands(
@@ -194,72 +186,23 @@ def _serve_others(codec: Codec | int, *filters: Filter | int) -> bool:
     return not any(isinstance(item, Filter) and item.facts.lossy for item in filters)
 
 
-_T = TypeVar("_T")
 #: Uncompressed bytes of a piece, unless its chunks or the threads need more.
 _PIECE_NBYTES: Final = 8 << 20
 
 
-def made(
-    plan: ArrayPlan, make: Callable[[Box], Items | None], *, ahead: bool = False, start: int = 0
-) -> Iterator[AnyChunk]:
+def made(plan: ArrayPlan, make: Callable[[Box], Items | None], *, start: int = 0) -> Iterator[AnyChunk]:
     """The chunks of items that are made when they are needed: `make` gives the items of a box, or None for zeros.
 
-    With `ahead`, threads make the next items and compress others, while the caller writes chunks. Those before the
-    number `start` are left out.
+    Those before the number `start` are left out.
     """
-    slabs = (slab for slab in slabs_in(plan.geometry, _limit(plan)) if slab.stop > start)
-    begin = list(islice(slabs, 2))
-    before = start - begin[0].first if begin else 0
-    pairs: Generator[tuple[Slab, Items | None], None, None] = (
-        (slab, make(tuple(slice(start, start + n) for start, n in zip(slab.starts, slab.counts, strict=True))))
-        for slab in chain(begin, slabs)
-    )
-    ahead = ahead and len(begin) == 2
-    batches = _batches(plan, _ahead(pairs, "blosc2-reading") if ahead else pairs)
-    with closing(_ahead(batches, "blosc2-compressing") if ahead else batches) as compressed:
-        for batch in compressed:
-            skipped = min(before, len(batch))
-            before -= skipped
-            del batch[:skipped]
-            yield from _emptied(batch)
-
-
-def _batches(
-    plan: ArrayPlan, pairs: Generator[tuple[Slab, Items | None], None, None]
-) -> Generator[list[AnyChunk], None, None]:
-    """The chunks of slabs, some at a time."""
-    with closing(pairs):
-        for slab, items in pairs:
-            if items is None:
-                yield [ZERO_OFFSET] * (slab.stop - slab.first)
-            else:
-                yield from batches_in_order(plan, slab.starts, items)
-
-
-def _ahead(made: Generator[_T, None, None], name: str) -> Generator[_T, None, None]:
-    """What a generator gives. A thread makes the next of it while the caller works with one."""
-    from concurrent.futures import wait
-
-    from blosc2._files import Pool
-
-    with Pool(1, name) as thread, closing(made):
-        waiting = thread.submit(next, made, None)
-        try:
-            while True:
-                one = waiting.result()
-                if one is None:
-                    return
-                waiting = thread.submit(next, made, None)
-                yield one
-        finally:
-            wait((waiting,))  # a generator cannot be closed while it runs
-
-
-def _emptied(chunks: list[AnyChunk]) -> Iterator[AnyChunk]:
-    """The items of a list, which is emptied meanwhile to free their memory."""
-    chunks.reverse()
-    while chunks:
-        yield chunks.pop()
+    for slab in slabs_in(plan.geometry, _limit(plan)):
+        if slab.stop <= start:
+            continue
+        items = make(tuple(slice(low, low + n) for low, n in zip(slab.starts, slab.counts, strict=True)))
+        chunks: Iterator[AnyChunk] = repeat(ZERO_OFFSET, slab.stop - slab.first)
+        if items is not None:
+            chunks = compressed_in_order(plan, slab.starts, items)
+        yield from islice(chunks, max(start - slab.first, 0), None)
 
 
 def joined_rows(plan: ArrayPlan, slabs: Iterable[Items]) -> Iterator[AnyChunk]:

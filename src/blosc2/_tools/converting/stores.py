@@ -149,7 +149,7 @@ def new_array(
         if taken is not None:
             yield from islice(taken.chunks(plan), number, None)
         else:  # no axes: an item
-            yield from made(plan, lambda box: np.asarray(item.read(box)), ahead=True, start=number)
+            yield from made(plan, lambda box: np.asarray(item.read(box)), start=number)
 
     stored = chunks_from(0) if kept is None else kept.and_others(item.key, plan, chunks_from)
     return NDArray._of(plan.write(stored))
