@@ -114,10 +114,9 @@ _PLACES: dict[str, str] = {
         "zarr_references"
     ),
     "batch_array": "Batch BatchArray",
-    "core": (
-        "BlockCacheStats Metrics block_cache_stats free_resources metrics print_versions remove_urlpath "
-        "set_block_cache set_file_cache"
-    ),
+    "_frames": "set_file_cache",
+    "_options": "BlockCacheStats Metrics block_cache_stats metrics set_block_cache",
+    "core": "free_resources print_versions remove_urlpath",
     "dict_store": "DictStore",
     "embed_store": "EmbedStore",
     "objectarray": "ObjectArray",
@@ -129,23 +128,15 @@ _NAMES = (*" ".join(_PLACES.values()).split(), *_MODULES)
 if _TYPE_CHECKING:
     from blosc2 import blosc2_ext as blosc2_ext
     from blosc2._arrays import are_partitions_aligned, are_partitions_behaved, compute_chunks_blocks
+    from blosc2._frames import set_file_cache
     from blosc2._functions import *
     from blosc2._indexing import all, any, argmax, argmin, max, mean, min, prod, std, sum, var
     from blosc2._integrity import CheckReport, Finding, SalvageReport, check, salvage
     from blosc2._opening import *
+    from blosc2._options import BlockCacheStats, Metrics, block_cache_stats, metrics, set_block_cache
     from blosc2._tools import *
     from blosc2.batch_array import Batch, BatchArray
-    from blosc2.core import (
-        BlockCacheStats,
-        Metrics,
-        block_cache_stats,
-        free_resources,
-        metrics,
-        print_versions,
-        remove_urlpath,
-        set_block_cache,
-        set_file_cache,
-    )
+    from blosc2.core import free_resources, print_versions, remove_urlpath
     from blosc2.dict_store import DictStore
     from blosc2.embed_store import EmbedStore
     from blosc2.objectarray import ObjectArray

@@ -1,61 +1,38 @@
-"""The library as a whole: versions, threads, small tools.
-
-Programs for the published package look here for functions that live in other modules of this one: they are offered too.
-"""
+"""The library as a whole: versions, threads, small tools."""
 
 from __future__ import annotations
 
 import os
 import platform
 import sys
+from typing import Any, Final
 
 import msgpack
 import numpy as np
 
-from blosc2._arrays import compute_chunks_blocks as compute_chunks_blocks
 from blosc2._arrays import forget_templates
 from blosc2._core.codec.codec import compressor_names, free_idle, library_info, library_version
 from blosc2._core.codec.shared_blocks import clear as clear_blocks
 from blosc2._files import Owner
 from blosc2._frames import forget_encoders, forget_recent_frames, publish_waiting
-from blosc2._frames import set_file_cache as set_file_cache
-from blosc2._functions import clib_info as clib_info
-from blosc2._functions import compress as compress
-from blosc2._functions import compress2 as compress2
-from blosc2._functions import compressor_list as compressor_list
-from blosc2._functions import decompress as decompress
-from blosc2._functions import decompress2 as decompress2
-from blosc2._functions import get_blocksize as get_blocksize
-from blosc2._functions import get_cbuffer_sizes as get_cbuffer_sizes
-from blosc2._functions import get_clib as get_clib
-from blosc2._functions import get_compressor as get_compressor
-from blosc2._functions import get_cpu_info as get_cpu_info
-from blosc2._functions import pack as pack
-from blosc2._functions import pack_array as pack_array
-from blosc2._functions import set_blocksize as set_blocksize
-from blosc2._functions import set_compressor as set_compressor
-from blosc2._functions import set_releasegil as set_releasegil
-from blosc2._functions import unpack as unpack
-from blosc2._functions import unpack_array as unpack_array
-from blosc2._opening import from_cframe as from_cframe
-from blosc2._opening import load_array as load_array
-from blosc2._opening import load_tensor as load_tensor
-from blosc2._opening import ndarray_from_cframe as ndarray_from_cframe
-from blosc2._opening import pack_array2 as pack_array2
-from blosc2._opening import pack_tensor as pack_tensor
-from blosc2._opening import save_array as save_array
-from blosc2._opening import save_tensor as save_tensor
-from blosc2._opening import schunk_from_cframe as schunk_from_cframe
-from blosc2._opening import unpack_array2 as unpack_array2
-from blosc2._opening import unpack_tensor as unpack_tensor
-from blosc2._options import BlockCacheStats as BlockCacheStats
-from blosc2._options import Metrics as Metrics
-from blosc2._options import block_cache_stats as block_cache_stats
 from blosc2._options import detect_number_of_cores, get_nthreads
-from blosc2._options import metrics as metrics
-from blosc2._options import set_block_cache as set_block_cache
-from blosc2._options import set_nthreads as set_nthreads
 from blosc2.version import __version__
+
+# Names of other modules, which programs for the published package look for here.
+_ELSEWHERE: Final = (
+    "BlockCacheStats", "Metrics", "block_cache_stats", "clib_info", "compress", "compress2", "compressor_list",
+    "compute_chunks_blocks", "decompress", "decompress2", "from_cframe", "get_blocksize", "get_cbuffer_sizes",
+    "get_clib", "get_compressor", "get_cpu_info", "load_array", "load_tensor", "metrics", "ndarray_from_cframe",
+    "pack", "pack_array", "pack_array2", "pack_tensor", "save_array", "save_tensor", "schunk_from_cframe",
+    "set_block_cache", "set_blocksize", "set_compressor", "set_file_cache", "set_nthreads", "set_releasegil",
+    "unpack", "unpack_array", "unpack_array2", "unpack_tensor",
+)  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ELSEWHERE:
+        return getattr(sys.modules["blosc2"], name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def print_versions() -> None:
