@@ -63,16 +63,9 @@ def _reduce(name: str, ndarr: Any, axis: Any, keepdims: bool, absent: dict[str, 
 
 @_reduction(dtype=_DTYPE_OF_SUMS.format("sums"), initial="scalar, optional\n    Is added.")
 def sum(
-    ndarr: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    keepdims: bool = False,
-    where: Any = None,
-    *,
-    out: Any = None,
-    initial: Any = None,
-    **absent: Any,
-) -> Any:
+    ndarr: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False, where: Any = None, *, out: Any = None,
+    initial: Any = None, **absent: Any,
+) -> Any:  # fmt: skip
     """Return the sum of the items.
 
     The array is read piece by piece, by its threads, each of which needs a few MB. Chunks of one value are not decoded.
@@ -100,16 +93,9 @@ def sum(
 
 @_reduction(dtype=_DTYPE_OF_SUMS.format("products"), initial="scalar, optional\n    Is multiplied with.")
 def prod(
-    ndarr: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    keepdims: bool = False,
-    where: Any = None,
-    *,
-    out: Any = None,
-    initial: Any = None,
-    **absent: Any,
-) -> Any:
+    ndarr: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False, where: Any = None, *, out: Any = None,
+    initial: Any = None, **absent: Any,
+) -> Any:  # fmt: skip
     """Return the product of the items.
 
     Examples
@@ -123,15 +109,9 @@ def prod(
 
 @_reduction(dtype=_DTYPE.format("and of the sums that lead to it"))
 def mean(
-    ndarr: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    keepdims: bool = False,
-    where: Any = None,
-    *,
-    out: Any = None,
+    ndarr: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False, where: Any = None, *, out: Any = None,
     **absent: Any,
-) -> Any:
+) -> Any:  # fmt: skip
     """Return the mean of the items.
 
     Examples
@@ -145,16 +125,9 @@ def mean(
 
 @_reduction(dtype=_DTYPE.format("a floating point type"))
 def std(
-    ndarr: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    ddof: float = 0,
-    keepdims: bool = False,
-    where: Any = None,
-    *,
-    out: Any = None,
-    **absent: Any,
-) -> Any:
+    ndarr: Any, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False, where: Any = None, *,
+    out: Any = None, **absent: Any,
+) -> Any:  # fmt: skip
     """Return the standard deviation of the items.
 
     Examples
@@ -168,16 +141,9 @@ def std(
 
 @_reduction(dtype=_DTYPE.format("a floating point type"))
 def var(
-    ndarr: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    ddof: float = 0,
-    keepdims: bool = False,
-    where: Any = None,
-    *,
-    out: Any = None,
-    **absent: Any,
-) -> Any:
+    ndarr: Any, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False, where: Any = None, *,
+    out: Any = None, **absent: Any,
+) -> Any:  # fmt: skip
     """Return the variance of the items.
 
     Examples
@@ -191,15 +157,9 @@ def var(
 
 @_reduction(initial=_COMPARED)
 def min(
-    ndarr: Any,
-    axis: Any = None,
-    keepdims: bool = False,
-    where: Any = None,
-    *,
-    out: Any = None,
-    initial: Any = None,
+    ndarr: Any, axis: Any = None, keepdims: bool = False, where: Any = None, *, out: Any = None, initial: Any = None,
     **absent: Any,
-) -> Any:
+) -> Any:  # fmt: skip
     """Return the smallest of the items; NaN where there is one.
 
     Examples
@@ -214,15 +174,9 @@ def min(
 
 @_reduction(initial=_COMPARED)
 def max(
-    ndarr: Any,
-    axis: Any = None,
-    keepdims: bool = False,
-    where: Any = None,
-    *,
-    out: Any = None,
-    initial: Any = None,
+    ndarr: Any, axis: Any = None, keepdims: bool = False, where: Any = None, *, out: Any = None, initial: Any = None,
     **absent: Any,
-) -> Any:
+) -> Any:  # fmt: skip
     """Return the largest of the items; NaN where there is one.
 
     Examples

@@ -508,12 +508,9 @@ class SalvageReport(Report):
 
 
 def salvage(
-    path: str | bytes | os.PathLike[Any],
-    out: str | bytes | os.PathLike[Any],
-    *,
-    fill: Any = None,
+    path: str | bytes | os.PathLike[Any], out: str | bytes | os.PathLike[Any], *, fill: Any = None,
     progress: Callable[[int, int], object] | None = None,
-) -> SalvageReport:
+) -> SalvageReport:  # fmt: skip
     """Copy what is whole of a damaged array or store to a new one.
 
     The damaged file is only read. If its directory or map is lost, it is searched for members and frames by their

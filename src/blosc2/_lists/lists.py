@@ -126,13 +126,9 @@ class ValueList(StoredFrame, MutableSequence[Any]):
         return self
 
     def _begin(
-        self,
-        content: bytes,
-        chunksize: int | None,
-        schunk: SChunk | None,
-        deserialize: Any,
+        self, content: bytes, chunksize: int | None, schunk: SChunk | None, deserialize: Any,
         keywords: Mapping[str, Any],
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Make a new list, whose metalayer has this content, or open an existing one."""
         if deserialize is not None:
             deserialize = str(deserialize_mode(deserialize))

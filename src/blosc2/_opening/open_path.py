@@ -49,22 +49,11 @@ _TAKEN = ("urlpath", "mode", "offset", "mmap_mode", "deserialize", "verify", "ad
 
 @takes(OpenKeywords, exclusive=True)
 def open(
-    urlpath: str | bytes | os.PathLike[Any],
-    mode: str = "r",
-    offset: int = 0,
-    dataset: Any = None,
-    hdf5_index: Any = None,
-    *,
-    mmap_mode: str | None = None,
-    path: Any = None,
-    shared_cache: bool = False,
-    deserialize: str = "safe",
-    verify: bool | None = None,
-    advise: str | None = None,
-    storage_options: dict[str, Any] | None = None,
-    remote: dict[str, Any] | None = None,
-    **kwargs: Any,
-) -> Any:
+    urlpath: str | bytes | os.PathLike[Any], mode: str = "r", offset: int = 0, dataset: Any = None,
+    hdf5_index: Any = None, *, mmap_mode: str | None = None, path: Any = None, shared_cache: bool = False,
+    deserialize: str = "safe", verify: bool | None = None, advise: str | None = None,
+    storage_options: dict[str, Any] | None = None, remote: dict[str, Any] | None = None, **kwargs: Any,
+) -> Any:  # fmt: skip
     """Open an array, a super-chunk or a store.
 
     Parameters

@@ -187,17 +187,10 @@ def as_flag(value: Any, name: str) -> bool:
 
 
 def store_options(
-    mode: str,
-    mmap_mode: str | None,
-    deserialize: str | None = None,
-    *,
-    verify: bool | None = None,
-    advise: str | None = None,
-    timeout: float | EllipsisType | None = 0,
-    exclusive: bool = True,
-    locking: bool = False,
+    mode: str, mmap_mode: str | None, deserialize: str | None = None, *, verify: bool | None = None,
+    advise: str | None = None, timeout: float | EllipsisType | None = 0, exclusive: bool = True, locking: bool = False,
     path: str | None = None,
-) -> StoreOptions:
+) -> StoreOptions:  # fmt: skip
     """Check the options of a store, except for `advise`.
 
     If `timeout` is `...`, handles with `locking` wait for others as long as it takes, and others do not wait.
