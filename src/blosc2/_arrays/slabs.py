@@ -118,13 +118,6 @@ def compressed_box(plan: ArrayPlan, starts: Shape, items: Items) -> dict[int, An
     return made
 
 
-def compressed_in_order(plan: ArrayPlan, starts: Shape, items: Items) -> Iterator[AnyChunk]:
-    """The chunks of a slab, in the order of their numbers. Write or copy each chunk before taking the next."""
-    for chunks in plan.batches(starts, items):
-        for number in sorted(chunks):
-            yield chunks.pop(number)
-
-
 def compressed_bands(
     plan: ArrayPlan, items_of: Callable[[Shape, Shape], Items], limit: int | None = None
 ) -> Iterator[AnyChunk]:
@@ -134,7 +127,7 @@ def compressed_bands(
     `slabs_in`.
     """
     for slab in slabs_in(plan.geometry, limit):
-        yield from compressed_in_order(plan, slab.starts, items_of(slab.starts, slab.counts))
+        yield from plan.compressed(items_of(slab.starts, slab.counts), slab.starts)
 
 
 def converted(source: Snapshot, plan: ArrayPlan) -> Iterator[AnyChunk]:
@@ -200,8 +193,7 @@ def made(plan: ArrayPlan, make: Callable[[Box], Items | None], *, start: int = 0
             continue
         items = make(tuple(slice(low, low + n) for low, n in zip(slab.starts, slab.counts, strict=True)))
         chunks: Iterator[AnyChunk] = repeat(ZERO_OFFSET, slab.stop - slab.first)
-        if items is not None:
-            chunks = compressed_in_order(plan, slab.starts, items)
+        chunks = chunks if items is None else plan.compressed(items, slab.starts)
         yield from islice(chunks, max(start - slab.first, 0), None)
 
 
@@ -214,7 +206,7 @@ def joined_rows(plan: ArrayPlan, slabs: Iterable[Items]) -> Iterator[AnyChunk]:
         part = Geometry(slab.shape, geometry.chunks, geometry.blocks, geometry.itemsize)
         for inner in slabs_in(part, _limit(plan)):
             box = tuple(slice(start, start + n) for start, n in zip(inner.starts, inner.counts, strict=True))
-            yield from compressed_in_order(plan, (row + inner.starts[0], *inner.starts[1:]), slab[box])
+            yield from plan.compressed(slab[box], (row + inner.starts[0], *inner.starts[1:]))
         row += len(slab)
 
 

@@ -334,13 +334,17 @@ class ArrayPlan:
             return None
         return Plugin(self.encoding, self.metalayers["b2nd"], int(self.geometry.chunk_nbytes))
 
-    def compressed(self, source: np.ndarray[Any, Any]) -> Iterator[AnyChunk]:
-        """The chunks of these items, compressed in parallel, a batch at a time."""
+    def compressed(self, source: np.ndarray[Any, Any], starts: Shape | None = None) -> Iterator[AnyChunk]:
+        """The chunks of all items, or of a box of whole chunks, in their order; write or copy each before the next.
+
+        They are compressed in parallel, a batch at a time.
+        """
         if self.geometry.size == 0:
             return
-        if self.asked is not None:
+        if starts is None:
+            starts = (0,) * source.ndim
             self.settle(source.__getitem__, source.shape)
-        for chunks in self.batches((0,) * source.ndim, source):
+        for chunks in self.batches(starts, source):
             for nchunk in sorted(chunks):
                 yield chunks.pop(nchunk)
 
