@@ -85,6 +85,15 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Neither is it to go through the reports of all tests before, and the modules that they have loaded: many tests
+    collect garbage, and after some thousand others that would take each of them tenths of a second."""
+    if nextitem is None or nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+
+
 def _wants_slow(config: pytest.Config) -> bool:
     asked = config.getoption("markexpr")
     return "slow" in asked or any("::" in arg for arg in config.args) or bool(MORE & set(os.environ))
