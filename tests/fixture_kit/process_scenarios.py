@@ -23,7 +23,7 @@ from blosc2._core.io.sharing import remembered
 WITHOUT_GIL = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 # several chunks of several blocks, large enough that a read is spread over threads
-SHAPE = (40, 100_000)
+SHAPE = (40, 40_000)
 PARTS = 4
 # items of the leaves of a mixed store, from 64 bytes to several MB, and how they are compressed in turn
 SIZES = (8, 8, 100, 3_000, 8, 50_000, 1_000, 400_000)
@@ -68,9 +68,9 @@ def make_mixed(folder: str) -> None:
 def make(folder: str) -> None:
     """Write the files that the scenarios read."""
     data = values()
-    blosc2.asarray(data, urlpath=os.path.join(folder, "array.b2nd"), chunks=(8, 50_000), blocks=(2, 10_000))
+    blosc2.asarray(data, urlpath=os.path.join(folder, "array.b2nd"), chunks=(8, 20_000), blocks=(2, 5_000))
     path = os.path.join(folder, "schunk.b2frame")
-    blosc2.SChunk(data=data, chunksize=4_000_000, urlpath=path, cparams={"typesize": 8})
+    blosc2.SChunk(data=data, chunksize=1_600_000, urlpath=path, cparams={"typesize": 8})
     for cls, suffix in (
         (blosc2.EmbedStore, ".b2e"),
         (blosc2.DictStore, ".b2d"),
@@ -297,8 +297,8 @@ SCENARIOS = {
     "fork_after_parallel_read": fork_after_parallel_read,
     "fork_while_reading": fork_while_reading,
     "fork_while_opening": fork_while_opening,
-    "fork_while_remembering": lambda _: fork_while_at_work(Remembered(), 100),
-    "fork_while_compressing": lambda _: fork_while_at_work(Made(), 60),
+    "fork_while_remembering": lambda _: fork_while_at_work(Remembered(), 33),
+    "fork_while_compressing": lambda _: fork_while_at_work(Made(), 20),
     "copies": copies,
     "pickled_fork": lambda x: pickled(x, "fork"),
     "pickled_spawn": lambda x: pickled(x, "spawn"),

@@ -28,8 +28,13 @@ def fuzz(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=280)
 
 
+def test_what_failed_once(tmp_path: Path) -> None:
+    done = fuzz(tmp_path, "--replay", *map(str, sorted((RUN.parent / "corpus").glob("*.case"))))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_corpus(tmp_path: Path) -> None:
-    """What failed once, and small files of each kind."""
+    """What failed once, and what guided fuzzing left."""
     done = fuzz(tmp_path, "--corpus", "--seconds", "0")
     assert done.returncode == 0, done.stdout + done.stderr
 

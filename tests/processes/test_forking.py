@@ -154,12 +154,13 @@ class Stops(AtLine):
         self.enough.wait(60)
 
 
-def test_a_child_finds_groups_where_a_change_was_half_done(tmp_path: Path) -> None:
+@pytest.mark.parametrize("first", range(4))
+def test_a_child_finds_groups_where_a_change_was_half_done(tmp_path: Path, first: int) -> None:
     """Another thread was at any line of it: the group is there with its leaf, or it is not."""
     store = blosc2.TreeStore(str(tmp_path / "tree.b2z"), mode="w")
     store["/first/x"] = store["/second/x"] = [1]
     lines = lines_of(lambda: store.__setitem__("/third/x", [1]))
-    for at in range(0, lines, 3):
+    for at in range(3 * first, lines, 12):
         group = f"/g{at:03}"
 
         def change(stops: Stops, group: str = group) -> None:

@@ -79,8 +79,9 @@ def test_fork_while_threads_open(folder: str, source: str | None) -> None:
 
 
 @needs_fork
+@pytest.mark.parametrize("again", range(3))
 @pytest.mark.parametrize("work", ["remembering", "compressing"])
-def test_fork_while_threads_are_at_work(folder: str, work: str) -> None:
+def test_fork_while_threads_are_at_work(folder: str, work: str, again: int) -> None:
     run_each(f"fork_while_{work}", folder, ["array.b2nd"], None)
 
 
