@@ -72,6 +72,13 @@ def test_pages_that_a_cut_tiff_lacks_are_not_passed_over(tmp_path: Path) -> None
     assert sorted(os.listdir(tmp_path)) == ["b.b2z", "images", "whole.b2z"]
 
 
+def test_a_source_that_is_missing_is_named_before_a_target_that_exists(tmp_path: Path) -> None:
+    with blosc2.TreeStore(tmp_path / "a.b2z", mode="w"):
+        pass
+    with pytest.raises(FileNotFoundError, match=r"none\.h5 does not exist"):
+        blosc2.convert(tmp_path / "none.h5", tmp_path / "a.b2z")
+
+
 @pytest.mark.parametrize("name", ["a.npy", "a.npz"])
 def test_an_empty_file_is_no_interrupt(tmp_path: Path, name: str) -> None:
     """NumPy raises `EOFError`, which click takes for Ctrl-D."""

@@ -666,9 +666,13 @@ def open_source(path: str, name: str | None) -> Source:
     place = within_store(path)
     if place is not None:
         return FORMATS["blosc2"].open(*place)
+    _check_there(path)
+    return format_of(path, name).open(path)
+
+
+def _check_there(path: str) -> None:
     if not os.path.exists(path):
         raise FileNotFoundError(f"{legible(path)} does not exist")
-    return format_of(path, name).open(path)
 
 
 # ------------------------------------------------------------------ targets
@@ -818,6 +822,8 @@ def convert(
         within = within_store(path)
         _check_place(path if within is None else within[0], target)
         resume = resume and within is None
+        if is_one and within is None and not isinstance(path, RemotePath):
+            _check_there(path)
     if into is not None and os.path.lexists(target):
         with _added(paths, target, into, overwrite=overwrite) as partial:
             report = convert(paths[0] if is_one else paths, partial, resume=False, **how)
