@@ -425,8 +425,6 @@ def _to_add(source: str, target: str, place: str | None = None) -> str:
 
 def _convert_files(sources: tuple[str, ...], options: dict[str, Any], **how: Any) -> int:
     target = options["target"]
-    if os.path.lexists(target) and not options["force"] and how.get("into") is None:
-        raise FileExistsError(f"{target} exists: -f replaces it; {_to_add(sources[0], target)}")
     try:
         with progress_bar(sources[0] if len(sources) == 1 else number(len(sources), "source")) as progress:
             paths = list(map(locations.path_of, sources))
@@ -434,6 +432,10 @@ def _convert_files(sources: tuple[str, ...], options: dict[str, Any], **how: Any
                 paths[0] if len(paths) == 1 else paths, target, overwrite=options["force"],
                 verify=options["verify"], progress=progress, **how,
             )  # fmt: skip
+    except FileExistsError as error:
+        if how.get("into") is not None:
+            raise
+        raise FileExistsError(f"{target} exists: -f replaces it; {_to_add(sources[0], target)}") from error
     except EOFError as error:  # which click would take for an interrupt
         raise LocationError(one_line(error)) from error
     if not (is_quiet() and report.complete):
