@@ -656,3 +656,26 @@ def test_attributes_that_json_lacks(tmp_path: Path) -> None:
         "attribute 'named'": "JSON has no names that are no texts",
         "the type of attribute 'affine'": "JSON has no float64 of NumPy, only lists and numbers",
     }
+
+
+@pytest.mark.parametrize("target", ["a.h5", "a.nc", "a.zarr"])
+def test_tuples_of_attributes_are_lists_elsewhere(tmp_path: Path, target: str) -> None:
+    pytest.importorskip({"a.h5": "h5py", "a.nc": "netCDF4", "a.zarr": "zarr"}[target])
+    with blosc2.TreeStore(tmp_path / "a.b2z", mode="w") as store:
+        store["/x"] = np.arange(3)
+        store["/x"].attrs.update({"zooms": (1.0, 2, 2.5), "names": ("a", "b")})
+    report = blosc2.convert(tmp_path / "a.b2z", tmp_path / target, verify=True)
+    assert report.complete
+    assert {each.what for each in report.changed} == {"the type of attribute 'zooms'", "the type of attribute 'names'"}
+    blosc2.convert(tmp_path / target, tmp_path / "b.b2z")
+    with blosc2.open(tmp_path / "b.b2z") as store:
+        assert list(store["/x"].attrs["zooms"]) == [1.0, 2, 2.5]
+        assert list(store["/x"].attrs["names"]) == ["a", "b"]
+
+
+def test_what_is_open_is_no_path(tmp_path: Path) -> None:
+    with blosc2.TreeStore(tmp_path / "a.b2z", mode="w") as store:
+        store["/x"] = np.arange(3)
+        for source in (store, store["/x"], np.arange(3), [store]):
+            with pytest.raises(TypeError, match="convert takes paths"):
+                blosc2.convert(source, tmp_path / "a.h5")

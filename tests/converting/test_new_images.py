@@ -289,3 +289,52 @@ def test_axes_in_another_order_have_no_sizes_in_tiff(tmp_path: Path) -> None:
     assert "attribute 'voxel_sizes'" not in [
         each.what for each in blosc2.convert(tmp_path / "b.b2nd", tmp_path / "b.tif").left_out
     ]
+
+
+STACK = np.arange(3 * 2 * 8 * 6, dtype="u2").reshape(3, 2, 8, 6)
+
+
+def changed_copy(source: Path, target: Path, items: np.ndarray[Any, Any], **attributes: Any) -> blosc2.ConversionReport:
+    """Other items with the attributes of a TIFF file, but for some, as another TIFF file."""
+    blosc2.convert(source, source.parent / "a.b2nd", overwrite=True)
+    array = blosc2.asarray(np.ascontiguousarray(items))
+    array.attrs.update({**blosc2.open(source.parent / "a.b2nd").attrs, **attributes})
+    array.save(source.parent / "b.b2nd", mode="w")
+    return blosc2.convert(source.parent / "b.b2nd", target, verify=True)
+
+
+@pytest.mark.parametrize("how", ["ome", "imagej", "shaped"])
+@pytest.mark.parametrize(
+    ("part", "axes"),
+    [(np.s_[:, 1], "ZYX"), (np.s_[:, :, 2:6, :4], "ZCYX"), (np.s_[1], "CYX"), (np.s_[0, 0], "YX")],
+    ids=["channel", "crop", "plane of channels", "one plane"],
+)
+def test_a_part_with_the_attributes_of_the_whole(
+    tmp_path: Path, how: str, part: Any, axes: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The description of other programs names the old shape, and is left out."""
+    name = tmp_path / ("a.ome.tif" if how == "ome" else "a.tif")
+    tifffile.imwrite(name, STACK, imagej=how == "imagej", metadata=None if how == "shaped" else {"axes": "ZCYX"})
+    report = changed_copy(name, tmp_path / "c.tif", STACK[part], axes=axes)
+    assert caplog.records == []
+    with tifffile.TiffFile(tmp_path / "c.tif") as file:
+        np.testing.assert_array_equal(file.asarray(), STACK[part])
+        assert file.series[0].axes == axes
+    assert caplog.records == []
+    known = {"attribute 'description'", *(["attribute 'voxel_sizes'"] if axes == "YX" else [])}  # which has three
+    assert {each.what for each in report.left_out} <= known
+
+
+@pytest.mark.parametrize("keeps_description", [True, False])
+def test_sizes_of_voxels_are_those_of_the_attribute(tmp_path: Path, keeps_description: bool) -> None:
+    """Tags that were copied say the old ones."""
+    tifffile.imwrite(
+        tmp_path / "a.tif", STACK, imagej=True, resolution=(5, 5), metadata={"axes": "ZCYX", "spacing": 2.0}
+    )
+    more = {} if keeps_description else {"description": ""}
+    report = changed_copy(
+        tmp_path / "a.tif", tmp_path / "c.tif", STACK[..., ::2, ::2], voxel_sizes=[2.0, 0.4, 0.4], **more
+    )
+    blosc2.convert(tmp_path / "c.tif", tmp_path / "c.b2nd")
+    np.testing.assert_allclose(blosc2.open(tmp_path / "c.b2nd").attrs["voxel_sizes"], [2.0, 0.4, 0.4])
+    assert "attribute 'XResolution'" in {each.what for each in report.changed}

@@ -227,7 +227,7 @@ def as_json(key: str, attributes: Mapping[str, Any]) -> tuple[dict[str, Any], li
     kept, left_out = {}, []
     for name, value in attributes.items():
         is_of_numpy = isinstance(value, (np.ndarray, np.generic))
-        plain = value.tolist() if is_of_numpy else value
+        plain = value.tolist() if is_of_numpy else without_tuples(value)
         lacking = _lacking_in_json(plain)
         if lacking:
             left_out.append(LeftOut(key, f"attribute {name!r}", f"JSON has no {lacking}"))
@@ -236,7 +236,26 @@ def as_json(key: str, attributes: Mapping[str, Any]) -> tuple[dict[str, Any], li
         if is_of_numpy:
             why = f"JSON has no {value.dtype} of NumPy, only lists and numbers"
             left_out.append(Changed(key, f"the type of attribute {name!r}", why))
+        elif plain is not value:
+            left_out.append(Changed(key, f"the type of attribute {name!r}", OF_TUPLES))
     return kept, left_out
+
+
+#: What is said of attributes with tuples in formats that have none.
+OF_TUPLES = "tuples became lists"
+
+
+def without_tuples(value: Any) -> Any:
+    """A value with lists for its tuples; the value itself if it has none."""
+    if isinstance(value, dict):
+        names, values = [*value], [*value.values()]
+        made = without_tuples(values)
+        return value if made is values else dict(zip(names, made, strict=True))
+    if not isinstance(value, (list, tuple)):
+        return value
+    made = [without_tuples(one) for one in value]
+    unchanged = isinstance(value, list) and all(one is other for one, other in zip(made, value, strict=True))
+    return value if unchanged else made
 
 
 def _lacking_in_json(value: Any) -> str:
@@ -803,21 +822,28 @@ def convert(
         "chunks": chunks, "cparams": cparams, "into": into, "rename": rename, "verify": verify, "progress": progress,
         "source_format": source_format, "target_format": target_format,
     }  # fmt: skip
+    is_one = isinstance(source, (str, os.PathLike, Mapping)) or not isinstance(source, Iterable)
+    given: Any = source
+    paths: list[Any] = [given] if is_one else [*given]
+    if not all(isinstance(path, (str, os.PathLike)) for path in paths):
+        raise TypeError(
+            "convert takes paths, such as 'study.b2z' or 'study.b2z/scan': close a store that was changed, and save() "
+            "an array in memory, before it is converted"
+        )
     place = new_path(target)
     if isinstance(place, RemotePath):
         if into is not None and overwrite:
             raise ConversionError(f"{place} is on a server, where nothing is added: leave out into, or take a new name")
         with uploaded(place, replace=overwrite) as local:
-            report = convert(source, local, resume=False, **how)
+            report = convert(source if is_one else paths, local, resume=False, **how)
         report.target = str(place)
         return report
     if chunks not in ("auto", "keep", "new"):
         raise ValueError(f"chunks must be 'auto', 'keep' or 'new', not {chunks!r}")
     if rename is not None:
         new_keys(rename)  # raises for what is none
-    target, is_one = os.fspath(target), isinstance(source, (str, os.PathLike))
-    paths = [os.fspath(each) for each in ([source] if isinstance(source, (str, os.PathLike)) else source)]
-    paths = [remote_path(path) if is_remote(path) else path for path in paths]
+    target = os.fspath(target)
+    paths = [remote_path(path) if is_remote(path) else path for path in map(os.fspath, paths)]
     for path in paths:
         within = within_store(path)
         _check_place(path if within is None else within[0], target)

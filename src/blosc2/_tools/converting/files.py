@@ -116,7 +116,9 @@ class _Member:
                 raise ConversionError(f"{self._archive.filename}: {self._name} has not the bytes of its shape")
             if not nbytes:
                 return np.empty(self._shape, self._dtype)
-            return np.memmap(file, self._dtype, "r", shape=self._shape, order=self._order)
+            mapped: Any = np.memmap
+            items: np.ndarray[Any, Any] = mapped(file, self._dtype, "r", shape=self._shape, order=self._order)
+            return items
 
 
 def open_numpy(path: str) -> Source:

@@ -177,7 +177,9 @@ class Hdf5(conversion.Source):
         link = group.get(name, getlink=True)
         if not isinstance(link, h5py.HardLink):
             if isinstance(link, h5py.SoftLink) and self._is_here(group, name):
-                yield Changed(key, "soft link", f"it names {link.path!r}, which is converted under its own name")
+                first = seen.get(_identity(group[name]))
+                where = "under one of its names" if first is None else f"as {first!r}"
+                yield Changed(key, "soft link", f"it names {link.path!r}, which is converted {where}")
             else:
                 yield LeftOut(key, "soft or external link", f"it names {link.path!r}, which is not in the file")
             return None
@@ -815,7 +817,8 @@ def _bytes_in(value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _set_attributes(key: str, found: Any, attributes: Mapping[str, Any]) -> Iterator[LeftOut]:
-    for name, value in attributes.items():
+    for name, given in attributes.items():
+        value = conversion.without_tuples(given)
         if name in ("DIMENSION_LIST", "REFERENCE_LIST") or (name == "CLASS" and "DIMENSION_SCALE" in str(value)):
             yield LeftOut(key, f"attribute {name!r}", "HDF5 needs it for scales of axes")
             continue
@@ -843,3 +846,5 @@ def _set_attributes(key: str, found: Any, attributes: Mapping[str, Any]) -> Iter
             yield Changed(key, f"the type of attribute {name!r}", "an opaque value comes back as bytes")
         elif isinstance(value, (int, complex)) and not same_value(conversion.storable(found.attrs[name]), value):
             yield Changed(key, f"the type of attribute {name!r}", "the number comes back as an array of one")
+        elif value is not given:
+            yield Changed(key, f"the type of attribute {name!r}", conversion.OF_TUPLES)

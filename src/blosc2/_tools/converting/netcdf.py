@@ -368,8 +368,9 @@ def _is_name(name: str | None) -> bool:
 
 def _set_attributes(key: str, found: Any, attributes: Mapping[str, Any]) -> Iterator[LeftOut]:
     for name, value in attributes.items():
-        why, numbers = None, conversion.numbers_of(value)
-        stored = value if numbers is None else numbers
+        plain = conversion.without_tuples(value)
+        why, numbers = None, conversion.numbers_of(plain)
+        stored = plain if numbers is None else numbers
         if isinstance(stored, (bool, np.bool_)) or not isinstance(stored, (str, int, float, list, np.ndarray)):
             why = f"netCDF has no {type(stored).__name__}"
         elif isinstance(stored, list) and not all(isinstance(one, str) for one in stored):

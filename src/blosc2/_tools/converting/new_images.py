@@ -5,6 +5,7 @@ What such a file says of the array is compared with its attributes when it is wr
 
 from __future__ import annotations
 
+import logging
 import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -190,6 +191,8 @@ _ARGUMENTS: Final = frozenset((
     "axes", "photometric", "description", "voxel_sizes", "XResolution", "YResolution", "ResolutionUnit", "Software",
     "DateTime", "BitsPerSample", "ExtraSamples", "ColorMap",
 ))  # fmt: skip
+# Tags that say how large pixels are, as sizes of voxels do.
+_OF_SIZES: Final = ("XResolution", "YResolution", "ResolutionUnit")
 #: How many numbers a pixel has in pictures of a mode, as Pillow calls them.
 _SAMPLES: Final = {"LA": 2, "RGB": 3, "RGBA": 4, "CMYK": 4}
 _IMAGEJ: Final = (np.dtype("u1"), np.dtype("u2"), np.dtype("f4"))
@@ -207,6 +210,10 @@ class NewTiff(_NewImage):
         if name == "shape":
             colours = " (or photometric='rgb', if the last one has colours)" if item.shape[-1] in (3, 4) else ""
             return f"; give the attribute axes, such as 'TZYX'{colours}"
+        if name == "description" and isinstance(item.attributes.get(name), str):
+            return (
+                "; a text that programs wrote for an array of another shape, or of other sizes of voxels, is left out"
+            )
         if name != "voxel_sizes":
             return ""
         names = axis_names(self._meant(item), len(item.shape))
@@ -221,6 +228,41 @@ class NewTiff(_NewImage):
         return "; files as ImageJ writes them have one: items of uint8, uint16 or float32, and axes of TZCYX"
 
     def _write(self, items: np.ndarray[Any, Any], attributes: dict[str, Any]) -> None:
+        """Write the file, without what was copied of an array of another shape or other sizes of voxels."""
+        fitting = None
+        for stale in ((), _OF_SIZES, ("description",), (*_OF_SIZES, "description")):
+            if stale and attributes.keys().isdisjoint(stale):
+                continue
+            kept = {name: value for name, value in attributes.items() if name not in stale}
+            self._write_all(items, kept)
+            shape, sizes, is_doubted = self._read_back()
+            if shape == items.shape:
+                if not is_doubted and _are_close(sizes, attributes.get("voxel_sizes", sizes)):
+                    return
+                if fitting is None or (fitting[0] and not is_doubted):
+                    fitting = is_doubted, kept
+        if fitting is not None:  # no form of the file has these sizes
+            self._write_all(items, fitting[1])
+
+    def _read_back(self) -> tuple[tuple[int, ...] | None, Any, bool]:
+        """The shape and the sizes of voxels that a reader finds, and whether it warns; no shape of a wrong file."""
+        log, told = logging.getLogger("tifffile"), list[logging.LogRecord]()
+
+        def keep(record: logging.LogRecord) -> bool:
+            told.append(record)
+            return False
+
+        log.addFilter(keep)
+        try:
+            with closing(FORMATS[self.name].open(self.partial)) as source:
+                back = next(each for each in source.items() if isinstance(each, ArrayItem))
+        except (ConversionError, StopIteration):
+            return None, None, True
+        finally:
+            log.removeFilter(keep)
+        return back.shape, back.attributes.get("voxel_sizes"), bool(told)
+
+    def _write_all(self, items: np.ndarray[Any, Any], attributes: dict[str, Any]) -> None:
         import tifffile
 
         if items.ndim < 2:
@@ -244,6 +286,16 @@ class NewTiff(_NewImage):
         how |= _resolution(attributes, axes, how.get("metadata"))
         how |= {"software": _as_text(attributes.get("Software") or False), "datetime": attributes.get("DateTime")}
         tifffile.imwrite(self.partial, items, **how)
+
+
+def _are_close(one: Any, other: Any) -> bool:
+    """Whether two lists of sizes are the same, up to the fractions that tags are."""
+    if one is None or other is None:
+        return one is other
+    try:
+        return bool(np.allclose(one, other, rtol=1e-5, atol=0))
+    except (TypeError, ValueError):
+        return False
 
 
 def _colours(items: np.ndarray[Any, Any], attributes: Mapping[str, Any], axes: str) -> dict[str, Any]:
