@@ -29,7 +29,7 @@ from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyListing
 from blosc2._core.leaves.catalog_writer import write_cataloged
-from blosc2._core.leaves.leaf_stream import SmallLeaves, append_frames, hide_removed
+from blosc2._core.leaves.leaf_stream import SmallLeaves, append_frames
 from blosc2._core.zip.archive import Archive
 from blosc2._core.zip.archive_writer import ArchiveWriter as ArchiveWriter
 from blosc2._core.zip.catalog import NAME
@@ -163,7 +163,9 @@ def write_directory(
             writer.write_directory(*members.archive.records(_outdated(members, keys, changes, embedded)))
         return
     runs, others = writer.collect(backend.folder)  # where files for sorting many records may lie
-    hide_removed(writer, changes)
+    for key, byte_range in changes.items():
+        if byte_range is None:
+            writer.hide(key[1:].encode("utf-8", "surrogateescape"))
     if members is not None:
         keys = members.sound_table(backend.own_catalog)
         others = keys.others((CATALOG_NAME, EMBED_NAME) if embedded else (CATALOG_NAME,)) + others

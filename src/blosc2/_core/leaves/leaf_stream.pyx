@@ -250,19 +250,3 @@ cdef bint _append_renamed(ArchiveWriter writer, KeyTable members, str key, byte_
     if writer._pending.used >= COLLECTED:
         writer._drain()
     return True
-
-
-def hide_removed(ArchiveWriter writer not None, dict changes not None):
-    """Leave keys whose change is None out of the directory that `collect` is for."""
-    cdef Py_ssize_t length
-    cdef const uint8_t *text
-    if writer.runs is None:
-        raise ValueError("call collect() first")
-    for key, byte_range in changes.items():
-        if byte_range is not None:
-            continue
-        text = ascii_text(<PyObject *> key, &length)
-        if text == NULL or length < 1:
-            writer.hide(key[1:].encode("utf-8", "surrogateescape"))
-        else:
-            writer.runs.add(text + 1, <uint32_t> (length - 1), text, 0)
