@@ -90,9 +90,8 @@ cdef class KeyListing:
     cdef int64_t _live(self, bytes prefix, const Range *r)
     cdef int _next(self, Range *r, Text *key) except -1
     cdef int _skip(self, Range *r, const uint8_t *prefix, Py_ssize_t length) except -1
-    cdef tuple _children(self, str path, const Range *range, bint ranges, int64_t most)
+    cdef tuple _children(self, str path, const Range *range, bint ranges, list leaves, int64_t most)
     cdef tuple _sound_children(self, str path, Range *range, bint ranges, int64_t most=*)
-    cdef int _groups_below(self, KeyTable base, str path, int64_t start, int64_t stop, int level, int depth, list result) except -1
 
 
 # Whether a key is one that a store shows: what ``key in store`` asks.

@@ -66,31 +66,6 @@ cdef inline int64_t end_fetched(
     return end
 
 
-cdef inline object common_path(KeyListing listing):
-    """The longest path that all keys are below, "/" where they have none in common."""
-    cdef Range r = listing._range(b"")
-    cdef KeyTable base = <KeyTable> r.base
-    cdef Text first, last
-    cdef Py_ssize_t at = 0, slash = 0
-    if len(listing) == 0:
-        return "/"
-    if not listing._plain:
-        keys = (<object> listing).below()
-        ends = keys[0].encode("utf-8", "surrogateescape"), keys[len(keys) - 1].encode("utf-8", "surrogateescape")
-        while at < min(len(ends[0]), len(ends[1])) and ends[0][at] == ends[1][at]:
-            slash = at if ends[0][at] == 0x2F else slash
-            at += 1
-        return ends[0][:slash].decode("utf-8", "surrogateescape") or "/"
-    if not (base.key(0, &first) and base.key(base.count - 1, &last)):
-        listing._without_catalog()
-        return common_path(listing)
-    while at < min(first.length, last.length) and first.bytes[at] == last.bytes[at]:
-        if first.bytes[at] == 0x2F:
-            slash = at
-        at += 1
-    return text_of(first.bytes, slash, base.archive if slash else None)
-
-
 cdef enum:
     # Groups that a listed key may lie in: without a limit, one long name could stand for a gigabyte of group keys.
     MAX_GROUPS = 256
@@ -302,12 +277,13 @@ cdef class KeyListing:
         """What lies in a range, with the ranges of the groups; without the catalog where that is damaged."""
         while True:
             try:
-                return self._children(path, range, ranges, most)
+                return self._children(path, range, ranges, [], most)
             except Damaged:
                 self._without_catalog()     # an error where there is no catalog
                 range[0] = self._range(prefix_of(path))
 
-    cdef tuple _children(self, str path, const Range *range, bint ranges, int64_t most):
+    cdef tuple _children(self, str path, const Range *range, bint ranges, list leaves, int64_t most):
+        """What lies in a range, with the ranges of the groups; the names of leaves only if there is a list for them."""
         cdef bytes prefix = prefix_of(path)
         cdef Py_ssize_t skip = PyBytes_GET_SIZE(prefix), length
         cdef Range r = range[0], before
@@ -315,7 +291,7 @@ cdef class KeyListing:
         cdef const uint8_t *rest
         cdef const uint8_t *slash
         cdef int which
-        cdef list groups = [], leaves = []
+        cdef list groups = []
         cdef dict ranges_of = {} if ranges else None
         cdef Archive archive = self.base.archive
         if path.count("/") > MAX_GROUPS:
@@ -331,7 +307,8 @@ cdef class KeyListing:
             rest = key.bytes + skip
             slash = <const uint8_t *> memchr(rest, 0x2F, key.length - skip)
             if slash == NULL:
-                leaves.append(name_of(rest, key.length - skip, archive))
+                if leaves is not None:
+                    leaves.append(name_of(rest, key.length - skip, archive))
                 if which:
                     r.j += 1
                 else:
@@ -400,46 +377,19 @@ cdef class KeyListing:
     def groups_below(self, str path not None, int depth):
         """The published groups from one on, up to some below it: paths, depths and ranges of positions, as in `walk`."""
         cdef Range r = self._range(prefix_of(path))
-        cdef list result = []
+        cdef list result = [], waiting = [("" if path == "/" else path, 0, r.i, r.stop)]
+        r.j = r.more = 0
         try:
-            self._groups_below(<KeyTable> r.base, "" if path == "/" else path, r.i, r.stop, 0, depth, result)
+            while waiting:
+                group, level, r.i, r.stop = waiting.pop()
+                result.append((group or "/", level, r.i, r.stop))
+                if level != depth:
+                    groups, _, ranges_of = self._children(group or "/", &r, True, None, -1)
+                    waiting += [(f"{group}/{name}", level + 1, *ranges_of[name][:2]) for name in reversed(groups)]
         except Damaged:
             self._without_catalog()
             return self.groups_below(path, depth)
         return result
-
-    cdef int _groups_below(
-            self, KeyTable base, str path, int64_t start, int64_t stop, int level, int depth, list result) except -1:
-        cdef bytes prefix = prefix_of(path)
-        cdef Py_ssize_t skip = PyBytes_GET_SIZE(prefix), length
-        cdef const uint8_t *slash
-        cdef int64_t at = start, end
-        cdef Text key
-        cdef list found = []
-        result.append((path or "/", level, start, stop))
-        if level > MAX_GROUPS:
-            raise self._too_deep(path)
-        if level == depth:
-            return 0
-        while at < stop:
-            if not base.key(at, &key) or not is_below(&key, prefix, skip):
-                raise Damaged
-            slash = <const uint8_t *> memchr(key.bytes + skip, 0x2F, key.length - skip)
-            if slash == NULL:
-                at += 1
-                continue
-            length = slash - key.bytes
-            end = max(end_fetched(base, at, stop, key.bytes, length + 1), at + 1)
-            found.append((name_of(key.bytes + skip, length - skip, base.archive), at, end))
-            at = end
-        found.sort()
-        for name, first, last in found:
-            self._groups_below(base, f"{path}/{name}", first, last, level + 1, depth, result)
-        return 0
-
-    def common(self):
-        """The longest path that all keys are below, "/" where they have none in common."""
-        return common_path(self)
 
     def named(self, str name not None):
         """The keys whose last segment is a name."""
