@@ -49,13 +49,9 @@ cdef inline void note_order(KeyTable table, bint all) noexcept:
 cdef inline Py_ssize_t shared_with(KeyTable table, int64_t position, const Text *key) noexcept nogil:
     """How many bytes a key has in common with that at a position of a table."""
     cdef Text other
-    cdef Py_ssize_t i = 0, most
     if not table.key(position, &other):
         return 0
-    most = min(key.length, other.length)
-    while i < most and key.bytes[i] == other.bytes[i]:
-        i += 1
-    return i
+    return shared(key.bytes, other.bytes, min(key.length, other.length))
 
 
 cdef inline int64_t end_fetched(
@@ -515,9 +511,7 @@ cdef class KeyCursor:
                 listing._without_catalog()      # keys that are not in order; an error where there is no catalog
                 continue
             if self.groups:
-                common = base
-                while common < length and common < key.length and key.bytes[common] == last[common]:
-                    common += 1
+                common = max(base, shared(last, key.bytes, min(length, key.length)))
                 groups, later = 0, None
                 for at in range(base, key.length):
                     if key.bytes[at] > 0x2F:
