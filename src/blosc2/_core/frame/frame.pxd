@@ -56,7 +56,7 @@ cdef class Header:
     cdef uint8_t header_holds           # whether the header is the one of the checksums, where there are such
     cdef uint8_t wholes                 # whether what is read as a whole is checked against them
     cdef uint8_t each_read              # whether chunks are checked at each read, of parts too
-    cdef readonly uint8_t by_member     # whether reading all of it is to be checked against the next; see frame.pyx
+    cdef readonly uint8_t by_member     # whether all of it is checked against the next before it is read whole
     cdef uint32_t member_checksum            # CRC-32 of all of the frame
     # Chunks lie between these two, absolute; offsets count from the first.
     cdef int64_t chunks_start, chunks_stop
@@ -127,17 +127,6 @@ cdef inline bint stays_with_gil(ChunkTable frame) noexcept nogil:
     return is_quick(frame.frame_len, frame.nbytes) and (frame.whole or frame.source.base != NULL)
 
 
-cdef struct ChunkChecksum:
-    # Of a stored chunk, as it was read; 0 bytes for one that is not stored.
-    uint32_t crc
-    int32_t size
-
-
-cdef bytes chunk_checksums(ChunkTable frame)
-cdef void note_checksum(ChunkChecksum *own, const Chunk *chunk) noexcept nogil
-cdef int check_chunk_checksums(ChunkTable frame, const ChunkChecksum *own) except -1
-
-
 cdef class Frame(ChunkTable):
     cdef Frame alike(self, int64_t nbytes, int64_t count)
     cdef int need_table(self) except -1
@@ -147,12 +136,10 @@ cdef class Frame(ChunkTable):
     cdef int64_t verbatim_at(self, int64_t start, int64_t length, bint check) except -2
     cdef int decode_checked(self, int64_t index, DecodeContext *context, uint8_t *destination, int64_t size) except -1
     cdef int64_t chunk_at(self, int64_t position) noexcept nogil
-    cdef int read_chunks(self, DecodeContext *context, int64_t start, int64_t stop, uint8_t *to, ChunkChecksum *own,
-                         int64_t *index) noexcept nogil
+    cdef int read_chunks(self, DecodeContext *context, int64_t start, int64_t stop, uint8_t *to, int64_t *index) noexcept nogil
     cdef int read_range(self, int64_t start, int64_t stop, uint8_t *destination) except -1
     cdef int read_from_chunk(
-        self, int64_t index, DecodeContext *context, int64_t start, int64_t stop, uint8_t *destination,
-        ChunkChecksum *own) noexcept nogil
+        self, int64_t index, DecodeContext *context, int64_t start, int64_t stop, uint8_t *destination) noexcept nogil
 
 
 cdef Frame frame_at(Source source, int64_t offset, int64_t length, object key)

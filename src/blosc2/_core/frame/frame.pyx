@@ -20,7 +20,7 @@ from blosc2._core.codec.chunk cimport (
 from blosc2._core.codec.codec cimport (
     DecodeContext, Plugin, borrow, decode_block, decode_whole_chunk, give_back, reserve_scratch, reserve_stored)
 from blosc2._core.codec.thread_pool cimport await_gil, is_quick, offer_gil
-from blosc2._core.io.checksum cimport checksum, read_and_sum, sum_range, zip_checksum, zip_joined
+from blosc2._core.io.checksum cimport checksum, read_and_sum, sum_range
 from blosc2._core.io.endian cimport big16, big32, big64, i32, put32, put_big, u32, u64
 from blosc2._core.io.memory cimport prefetch
 from blosc2._core.io.readahead cimport LOCAL, PAGE, ask_for_frame, ask_range, stop_guessing
@@ -1107,7 +1107,10 @@ cdef class ChunkTable(Header):
         self.wholes = not (self.index_loaded and self.nbytes)
 
     def check_member(self):
-        """Check all of a member of an archive that has only the directory's CRC-32, before its bytes are copied.
+        """Check all of a member of an archive that has only the directory's CRC-32, before it is copied or read whole.
+
+        Frames with checksums of their own are checked by these instead, which tell of each chunk alone; small members are
+        checked when they are opened (`check_member` of `zip.archive`).
 
         Raises
         ------
@@ -1362,50 +1365,6 @@ def copied_chunks(runs):
     finally:
         free(lengths)
     return stored, table
-
-
-# Leaves of an archive, read as a whole, against the CRC-32 that its directory states of each member.
-#
-# Each chunk is summed when it is brought, what lies between them at the end, and the checksums are joined. Frames with
-# checksums of their own are checked by these instead, which tell of each chunk alone; small members are checked when they are
-# opened (`check_member` of `zip.archive`).
-
-
-cdef bytes chunk_checksums(ChunkTable frame):
-    """Room for the checksums of all chunks of a frame."""
-    cdef bytes room
-    frame.load_index()
-    room = PyBytes_FromStringAndSize(NULL, max(<int64_t> 1, frame.chunk_count) * sizeof(ChunkChecksum))
-    memset(PyBytes_AS_STRING(room), 0, PyBytes_GET_SIZE(room))
-    return room
-
-
-cdef void note_checksum(ChunkChecksum *own, const Chunk *chunk) noexcept nogil:
-    """Sum a stored chunk, all of which was brought."""
-    own.crc, own.size = zip_checksum(0, chunk.data, <size_t> chunk.cbytes), chunk.cbytes
-
-
-cdef int check_chunk_checksums(ChunkTable frame, const ChunkChecksum *own) except -1:
-    """Check a member all of whose chunks were summed."""
-    cdef uint32_t crc = zip_checksum(0, frame.header, <size_t> frame.header_len)
-    cdef int64_t start = frame.offset + frame.header_len, stop = frame.offset + frame.frame_len
-    cdef int64_t cursor = start, at, i
-    for i in range(frame.chunk_count):
-        if frame.entry(i) < 0:
-            continue
-        at = frame.chunks_start + frame.entry(i)
-        if at < cursor or own[i].size == 0 or own[i].size > stop - at:
-            # Not in the order of their numbers, or one upon the other: all once more.
-            crc = zip_checksum(0, frame.header, <size_t> frame.header_len)
-            cursor = start
-            break
-        sum_range(frame.source, cursor, at - cursor, True, &crc)
-        crc = zip_joined(crc, own[i].crc, <uint64_t> own[i].size)
-        cursor = at + own[i].size
-    sum_range(frame.source, cursor, stop - cursor, True, &crc)
-    if crc != frame.member_checksum:
-        raise wrong_checksum(frame.source.path, frame.key, frame.offset)
-    return 0
 
 
 cdef enum:
@@ -1677,15 +1636,14 @@ cdef class Frame(ChunkTable):
                 high = middle
         return low
 
-    cdef int read_chunks(self, DecodeContext *context, int64_t start, int64_t stop, uint8_t *to, ChunkChecksum *own,
-                         int64_t *index) noexcept nogil:
+    cdef int read_chunks(self, DecodeContext *context, int64_t start, int64_t stop, uint8_t *to, int64_t *index) noexcept nogil:
         """An uncompressed range, chunk after chunk; `index` is the last one that was read."""
         cdef int64_t at = start
         cdef int status = CHUNK_OK
         index[0] = self.chunk_at(at) - 1
         while status == CHUNK_OK and at < stop:
             index[0] += 1
-            status = self.read_from_chunk(index[0], context, at, stop, to + (at - start), NULL if own == NULL else own + index[0])
+            status = self.read_from_chunk(index[0], context, at, stop, to + (at - start))
             at = self.starts[index[0] + 1] if self.variable else (index[0] + 1) * self.chunksize
         return status
 
@@ -1694,34 +1652,28 @@ cdef class Frame(ChunkTable):
         cdef DecodeContext *context
         cdef int status
         cdef int64_t index = 0
-        cdef bytes room
-        cdef ChunkChecksum *own = NULL
         if start == stop:
             return 0
         if self.by_member and start == 0 and stop == self.nbytes:
-            room = chunk_checksums(self)
-            own = <ChunkChecksum *> PyBytes_AS_STRING(room)
+            self.check_member()
         context = borrow(self.blocksize)
         try:
             if stays_with_gil(self):
-                status = self.read_chunks(context, start, stop, destination, own, &index)
+                status = self.read_chunks(context, start, stop, destination, &index)
             else:
                 with nogil:
                     offer_gil()
-                    status = self.read_chunks(context, start, stop, destination, own, &index)
+                    status = self.read_chunks(context, start, stop, destination, &index)
                     await_gil()
             if status:
                 self.fail(status, index)
-            if own != NULL:
-                check_chunk_checksums(self, own)
         finally:
             give_back(context)
         return 0
 
     cdef int read_from_chunk(
-            self, int64_t index, DecodeContext *context, int64_t start, int64_t stop, uint8_t *destination,
-            ChunkChecksum *own) noexcept nogil:
-        """The part of an uncompressed range that lies in one chunk, whose checksum goes to `own` unless that is NULL."""
+            self, int64_t index, DecodeContext *context, int64_t start, int64_t stop, uint8_t *destination) noexcept nogil:
+        """The part of an uncompressed range that lies in one chunk."""
         cdef Chunk chunk
         cdef int64_t first = self.starts[index] if self.variable else index * self.chunksize
         cdef int64_t begin, end, low, high
@@ -1735,11 +1687,6 @@ cdef class Frame(ChunkTable):
         end = min(stop - first, <int64_t> chunk.nbytes)
         if self.variable and chunk.nbytes != self.starts[index + 1] - first:
             return BAD_LENGTH
-        if own != NULL and chunk.data != NULL:
-            status = self.load_and_check(index, context, &chunk)
-            if status:
-                return status
-            note_checksum(own, &chunk)
         if chunk.kind == KIND_RAW:
             if end - begin == chunk.nbytes:
                 status = self.load_and_check(index, context, &chunk)

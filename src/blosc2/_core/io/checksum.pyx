@@ -19,7 +19,7 @@ cdef extern from "io/crc.h" nogil:
     uint32_t crc32_of(uint32_t before, const uint8_t *data, size_t size)
     uint32_t crc32_by_way(int way, uint32_t before, const uint8_t *data, size_t size)
     bint b2_folds_rows()
-    uint32_t crc_copy_rows(int zip, uint32_t crc, uint8_t *to, const int64_t *strides, const int64_t *count, int axes,
+    uint32_t crc_copy_rows(uint32_t crc, uint8_t *to, const int64_t *strides, const int64_t *count, int axes,
                            const uint8_t *source, size_t run)
 
 cdef enum:
@@ -90,10 +90,10 @@ cdef uint32_t zip_checksum(uint32_t before, const uint8_t *data, size_t size) no
     return crc32_of(before, data, size)
 
 
-cdef bint copy_and_checksum(bint zip, uint32_t *crc, uint8_t *to, const int64_t *strides, const int64_t *count, int axes,
+cdef bint copy_and_checksum(uint32_t *crc, uint8_t *to, const int64_t *strides, const int64_t *count, int axes,
                        const uint8_t *source, int64_t itemsize) noexcept nogil:
-    """Copy a box of items that is one piece in `source`, and go on with the checksum of its bytes (`zip_checksum` or
-    `checksum`); False, with nothing done, where that takes two passes."""
+    """Copy a box of items that is one piece in `source`, and go on with the checksum of its bytes; False,
+    with nothing done, where that takes two passes."""
     cdef int64_t run = itemsize, tail = 0
     # Trailing axes that are one piece on both sides become part of the item.
     while axes and (count[axes - 1] == 1 or strides[axes - 1] == run):
@@ -104,10 +104,10 @@ cdef bint copy_and_checksum(bint zip, uint32_t *crc, uint8_t *to, const int64_t 
         run -= tail
     if run == 0 or run % FOLDED or not b2_folds_rows():
         return False
-    crc[0] = crc_copy_rows(zip, crc[0], to, strides, count, axes, source, <size_t> run)
+    crc[0] = crc_copy_rows(crc[0], to, strides, count, axes, source, <size_t> run)
     if tail:
         memcpy(to + run, source + run, <size_t> tail)
-        crc[0] = zip_checksum(crc[0], to + run, tail) if zip else checksum(crc[0], to + run, tail)
+        crc[0] = checksum(crc[0], to + run, tail)
     return True
 
 
@@ -181,7 +181,7 @@ cdef int read_and_sum(Source source, int64_t offset, int64_t length, uint8_t *to
     cdef int64_t size, done = 0
     cdef int status = READ_OK if length >= 0 else READ_SHORT
     if (source.base != NULL and 0 <= offset <= source.size and 0 < length <= source.size - offset
-            and copy_and_checksum(False, crc, to, NULL, NULL, 0, source.base + offset, length)):
+            and copy_and_checksum(crc, to, NULL, NULL, 0, source.base + offset, length)):
         return READ_OK
     while status == READ_OK and done < length:
         size = min(length - done, <int64_t> PIECE) if source.fd >= 0 else length    # a server is asked once

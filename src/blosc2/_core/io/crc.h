@@ -453,20 +453,20 @@ B2_COPIES static void b2_fold_rows(uint32_t crc, __m128i factors, uint8_t *rest,
     _mm512_storeu_si512(rest + 128, state.c);
     _mm512_storeu_si512(rest + 192, state.d);
 }
-#define b2_folds_rows() (b2_crc_way == 2 && b2_crc32_way == 2)
+#define b2_folds_rows() (b2_crc_way == 2)
 
-/* Go on from the checksum of what came before: CRC-32C, or CRC-32 with `zip`. Only where `b2_folds_rows`. */
+/* Go on from the CRC-32C of what came before. Only where `b2_folds_rows`. */
 __attribute__((target("pclmul," B2_SSE42)))
-static uint32_t crc_copy_rows(int zip, uint32_t crc, uint8_t *to, const int64_t *strides, const int64_t *count,
+static uint32_t crc_copy_rows(uint32_t crc, uint8_t *to, const int64_t *strides, const int64_t *count,
                               int axes, const uint8_t *source, size_t run) {
     uint8_t rest[256];
-    /* x to the powers of 2048 - 32 and 2048 + 32 modulo each polynomial. */
-    b2_fold_rows(~crc, zip ? _mm_set_epi64x(0x1322D1430, 0x11542778A) : _mm_set_epi64x(0xB9E02B86, 0xDCB17AA4),
+    /* x to the powers of 2048 - 32 and 2048 + 32 modulo the polynomial. */
+    b2_fold_rows(~crc, _mm_set_epi64x(0xB9E02B86, 0xDCB17AA4),
                  rest, to, strides, count, axes, source, run);
-    return ~(zip ? crc32_by_wide_folding(0, rest, 256) : crc32c_by_instruction(0, rest, 256));
+    return ~crc32c_by_instruction(0, rest, 256);
 }
 #else
 #define b2_folds_rows() 0
-#define crc_copy_rows(zip, crc, to, strides, count, axes, source, run) (crc)
+#define crc_copy_rows(crc, to, strides, count, axes, source, run) (crc)
 #endif
 #endif

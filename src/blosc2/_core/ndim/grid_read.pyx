@@ -24,9 +24,8 @@ from blosc2._core.codec.shared_blocks cimport (
     SharedBlock, cache_is_on, is_block, leave_block, new_block, put_block, take_block)
 from blosc2._core.codec.thread_pool cimport Job, WorkerGroup, acquire_group, release_group, run_in_group, worth_threads
 from blosc2._core.frame.frame cimport (
-    LARGE_BLOCK, ChunkChecksum, ChunkTable, Frame, check_chunk_checksums, chunk_checksums, find_blocks, is_most,
-    is_wanted_whole, note_checksum, part_block, reach, stays_with_gil, want_beginning, want_block, want_chunk)
-from blosc2._core.io.checksum cimport checksum, copy_and_checksum, joined, zip_checksum, zip_joined
+    LARGE_BLOCK, ChunkTable, Frame, find_blocks, is_most, is_wanted_whole, part_block, reach, stays_with_gil, want_beginning, want_block, want_chunk)
+from blosc2._core.io.checksum cimport checksum, copy_and_checksum, joined
 from blosc2._core.io.memory cimport FRESH_LEAST, FRESH_MOST, bring_pages, is_fresh
 from blosc2._core.io.readahead cimport (
     AHEAD_BYTES, PAGE, TRIED, Wanted, begin_asking, end_asking, is_cold, is_due, is_missed, send_early, send_requests,
@@ -217,6 +216,12 @@ cdef inline int64_t list_parts(
     return count
 
 
+cdef struct ChunkSum:
+    # The checksum of a stored chunk as far as it was summed.
+    uint32_t crc
+    int64_t size
+
+
 cdef struct Reader:
     # What a thread reads: a part of the plan.
     DecodeContext *context
@@ -322,7 +327,6 @@ cdef class Read(Operation):
     cdef readonly int64_t touched_nbytes
     cdef Ahead ahead
 
-    cdef ChunkChecksum *own              # of each chunk, where all are read and the sum of all is known; else NULL
     # Where chunks are read in pieces and checked: the checksum of what each piece sums, and how many of each chunk are left.
     cdef uint32_t *sums
     cdef long *left
@@ -333,26 +337,16 @@ cdef class Read(Operation):
     cdef int64_t fresh_nbytes
     cdef long unbrought
 
-    def finish(self):
-        """Raise what went wrong in any thread, or in the checksums of all chunks together."""
-        if self.status:
-            self.frame.fail(<int> self.status, self.failed)
-        if self.own != NULL:
-            check_chunk_checksums(self.frame, self.own)
-
-    cdef int watch(self) except -1:
-        """Sum all chunks on the way, if all items are read of a frame that is checked by all its bytes."""
+    cdef int check_member(self) except -1:
+        """Check a frame that is checked by all its bytes, if all items are read."""
         cdef Grid *g = &self.geometry.c
-        cdef bytes room
         cdef int d
         if self.tasks == 0 or self.by_points:
             return 0
         for d in range(g.ndim):
             if self.axes[d].count != g.shape[d]:
                 return 0
-        room = chunk_checksums(self.frame)
-        self.keep_points = [room]
-        self.own = <ChunkChecksum *> PyBytes_AS_STRING(room)
+        self.frame.check_member()
         return 0
 
     cdef int share(self, int64_t threads) except -1:
@@ -361,7 +355,7 @@ cdef class Read(Operation):
         if self.tasks == 0 or self.pieces > 1 or self.by_points or self.tasks >= PIECES * threads:
             return 0
         self.pieces = min(blocks_of(&self.geometry.c), (pieces + self.tasks - 1) // self.tasks)
-        if self.pieces > 1 and not self.frame.each_read and (self.frame.checksums != NULL or self.own != NULL):
+        if self.pieces > 1 and not self.frame.each_read and self.frame.checksums != NULL:
             self.keep_sums = bytes(self.tasks * self.pieces * <int64_t> sizeof(uint32_t)), bytes(self.tasks * <int64_t> sizeof(long))
             self.sums = <uint32_t *> PyBytes_AS_STRING(self.keep_sums[0])
             self.left = <long *> PyBytes_AS_STRING(self.keep_sums[1])
@@ -395,7 +389,7 @@ cdef class Read(Operation):
         elif cnp.PyArray_SIZE(out) != size:
             raise ValueError(f"the result has {cnp.PyArray_SIZE(out)} items, the selection {size}")
         if frame.by_member:
-            self.watch()
+            self.check_member()
 
     cdef int take(self, cnp.ndarray out) except -1:
         """Write into `out`, which has the items of the selection in C order, whatever its own axes are."""
@@ -473,7 +467,7 @@ cdef class Read(Operation):
 
     cdef int decode_aside(self, Reader *r, uint8_t **scratch) noexcept nogil:
         """All of a chunk whose blocks cannot be had one by one, or not cheaply."""
-        cdef int status = whole(self, r)
+        cdef int status = self.frame.load_and_check(r.nchunk, r.context, &r.chunk)
         if status:
             return status
         scratch[0] = reserve_scratch(r.context, r.chunk.nbytes)
@@ -493,7 +487,7 @@ cdef class Read(Operation):
         if chunk.kind == KIND_RAW:
             decoded = <uint8_t *> chunk.data + CHUNK_HEADER
         elif chunk.kind < KIND_RAW:
-            status = whole(self, r)
+            status = self.frame.load_and_check(r.nchunk, r.context, &r.chunk)
             if status:
                 return status
             if chunk.kind == KIND_VALUE and g.itemsize % (chunk.cbytes - CHUNK_HEADER):
@@ -515,26 +509,25 @@ cdef class Read(Operation):
         cdef int64_t touched = r.touched.count
         cdef bint known = False     # whether all of the chunk was brought
         cdef bint aside             # whether it is decoded as a whole, not block by block
-        cdef ChunkChecksum sum      # of a raw chunk, which is summed while it is copied
+        cdef ChunkSum sum           # of a raw chunk, which is summed while it is copied
         cdef bint sums = False
         cdef int status = CHUNK_OK
         if chunk.kind < KIND_RAW:
             return CHUNK_OK if r.piece else fill_special(self, r)
         if (self.pieces == 1 and g.in_order and chunk.kind == KIND_REGULAR and not chunk.needs_geometry
                 and covers(g, &r.box, g.chunks) and is_one_run(g, r.axes, &r.box)):
-            status = whole(self, r)
+            status = self.frame.load_and_check(r.nchunk, r.context, &r.chunk)
             return status if status else decode_whole_chunk(r.context, chunk, first_item(g, r.axes, r.data, &r.box))
         aside = chunk.kind != KIND_RAW and (not has_blocks(g, chunk, touched) or r.together or r.aside != NULL)
         r.first, r.stop = r.piece * touched // self.pieces, (r.piece + 1) * touched // self.pieces
-        if (not aside and (self.frame.checksums != NULL or self.own != NULL) and r.nchunk < self.frame.chunk_count
-                and takes_all(self, r)):
+        if not aside and self.frame.checksums != NULL and r.nchunk < self.frame.chunk_count and takes_all(self, r):
             if self.sums != NULL:
                 status = sum_piece(self, r, i)
             elif chunk.kind == KIND_RAW and not self.frame.each_read:
                 sums, sum.crc, sum.size = True, 0, 0
                 status = self.frame.load_chunk(r.nchunk, r.context, chunk)
             elif r.piece == 0:
-                status = whole(self, r)
+                status = self.frame.load_and_check(r.nchunk, r.context, &r.chunk)
             if status:
                 return status
             known = self.pieces == 1
@@ -559,10 +552,10 @@ cdef class Read(Operation):
         status = self.read_blocks(r, decoded, &sum if sums else NULL)
         if status or not sums:
             return status
-        sum_until(self, chunk, &sum, chunk.cbytes)
-        return compare(self, r.nchunk, sum.crc, sum.size)
+        sum_until(chunk, &sum, chunk.cbytes)
+        return CHUNK_OK if sum.crc == self.frame.checksums[r.nchunk] else BAD_SUM
 
-    cdef int read_blocks(self, Reader *r, const uint8_t *decoded, ChunkChecksum *sum) noexcept nogil:
+    cdef int read_blocks(self, Reader *r, const uint8_t *decoded, ChunkSum *sum) noexcept nogil:
         """Some of the blocks that the selection touches in a chunk; in `decoded`, if that is not NULL.
 
         Unless `sum` is NULL, the chunk is raw, and its bytes are summed as far as they are copied.
@@ -887,14 +880,6 @@ cdef inline void ask_for(Read self, DecodeContext *context, int64_t first, int64
 # Checking chunks that a selection reads as a whole against their checksums.
 
 
-cdef inline int whole(Read self, Reader *r) noexcept nogil:
-    """Bring a chunk all of which is wanted, and check it, or sum it for all chunks together."""
-    cdef int status = self.frame.load_and_check(r.nchunk, r.context, &r.chunk)
-    if self.own != NULL and status == CHUNK_OK and r.chunk.data != NULL and r.nchunk < self.frame.chunk_count:
-        note_checksum(self.own + r.nchunk, &r.chunk)
-    return status
-
-
 cdef inline bint takes_all(Read self, const Reader *r) noexcept nogil:
     """Whether a box takes all items that a chunk has; what it has beyond the end of an axis does not count."""
     cdef Grid *g = &self.geometry.c
@@ -905,19 +890,6 @@ cdef inline bint takes_all(Read self, const Reader *r) noexcept nogil:
         if r.box.count[d] != min(g.chunks[d], g.shape[d] - start):
             return False
     return True
-
-
-cdef inline int compare(Read self, int64_t nchunk, uint32_t crc, int32_t size) noexcept nogil:
-    """Check the checksum of a stored chunk, or keep it, to check those of all chunks together."""
-    if self.own == NULL:
-        return CHUNK_OK if crc == self.frame.checksums[nchunk] else BAD_SUM
-    self.own[nchunk].crc, self.own[nchunk].size = crc, size
-    return CHUNK_OK
-
-
-cdef inline uint32_t sum_more(Read self, uint32_t crc, const uint8_t *data, int64_t size) noexcept nogil:
-    """Go on with the checksum of a chunk."""
-    return zip_checksum(crc, data, <size_t> size) if self.own != NULL else checksum(crc, data, <size_t> size)
 
 
 cdef inline bint is_last(long *left) noexcept nogil:
@@ -939,34 +911,33 @@ cdef inline int sum_piece(Read self, Reader *r, int64_t i) noexcept nogil:
     if status:
         return status
     r.chunk.run, r.chunk.run_stop = start, stop
-    sums[r.piece] = sum_more(self, 0, r.chunk.data + start, stop - start)
+    sums[r.piece] = checksum(0, r.chunk.data + start, <size_t> (stop - start))
     if not is_last(self.left + i):
         return CHUNK_OK
     for k in range(self.pieces):
         start, stop = k * cbytes // self.pieces, (k + 1) * cbytes // self.pieces
-        crc = zip_joined(crc, sums[k], <uint64_t> (stop - start)) if self.own != NULL else joined(
-            crc, sums[k], <uint64_t> (stop - start))
-    return compare(self, r.nchunk, crc, r.chunk.cbytes)
+        crc = joined(crc, sums[k], <uint64_t> (stop - start))
+    return CHUNK_OK if crc == self.frame.checksums[r.nchunk] else BAD_SUM
 
 
-cdef inline void sum_until(Read self, const Chunk *chunk, ChunkChecksum *sum, int64_t stop) noexcept nogil:
+cdef inline void sum_until(const Chunk *chunk, ChunkSum *sum, int64_t stop) noexcept nogil:
     """Go on with the checksum of a chunk up to one of its bytes."""
     if stop > sum.size:
-        sum.crc = sum_more(self, sum.crc, chunk.data + sum.size, stop - sum.size)
-        sum.size = <int32_t> stop
+        sum.crc = checksum(sum.crc, chunk.data + sum.size, <size_t> (stop - sum.size))
+        sum.size = stop
 
 
 cdef inline bint copies_summed(
-        Read self, const Reader *r, int64_t nblock, const Box *part, uint8_t *to, ChunkChecksum *sum) noexcept nogil:
+        Read self, const Reader *r, int64_t nblock, const Box *part, uint8_t *to, ChunkSum *sum) noexcept nogil:
     """Sum a block of a raw chunk, with what is before it; whether the block was copied at the same time."""
     cdef Grid *g = &self.geometry.c
     cdef int64_t start = CHUNK_HEADER + nblock * g.block_nbytes
-    sum_until(self, &r.chunk, sum, start)
+    sum_until(&r.chunk, sum, start)
     if sum.size == start and covers(g, part, g.blocks) and copy_and_checksum(
-            self.own != NULL, &sum.crc, to, r.strides, part.count, g.ndim, r.chunk.data + start, g.itemsize):
-        sum.size += <int32_t> g.block_nbytes
+            &sum.crc, to, r.strides, part.count, g.ndim, r.chunk.data + start, g.itemsize):
+        sum.size += g.block_nbytes
         return True
-    sum_until(self, &r.chunk, sum, start + g.block_nbytes)
+    sum_until(&r.chunk, sum, start + g.block_nbytes)
     return False
 
 
@@ -987,7 +958,7 @@ cdef inline int fill_special(Read self, Reader *r) noexcept nogil:
     cdef uint8_t *to = first_item(g, r.axes, r.data, box)
     cdef uint8_t *row
     cdef int d, last = g.ndim - 1
-    cdef int status = whole(self, r)
+    cdef int status = self.frame.load_and_check(r.nchunk, r.context, &r.chunk)
     cdef int64_t total = g.itemsize
     if status:
         return status
@@ -1088,7 +1059,7 @@ cdef inline int _go(Read self, int threads) except -1:
     cdef DecodeContext *context
     self.frame.load_index()
     if self.frame.by_member:
-        self.watch()
+        self.check_member()
     if threads == 1 and stays_with_gil(self.frame):
         start_over(&self.ahead)
         self.ahead.begun = 1    # opening has read all of it
@@ -1097,7 +1068,7 @@ cdef inline int _go(Read self, int threads) except -1:
         give_back(context)
     else:
         self.run(threads)
-    if self.status or self.own != NULL:
+    if self.status:
         self.finish()
     return 0
 
