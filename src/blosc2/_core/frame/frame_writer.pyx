@@ -10,8 +10,6 @@ import struct
 cimport cython
 cimport numpy as cnp
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.dict cimport PyDict_Next
-from cpython.list cimport PyList_CheckExact, PyList_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
@@ -126,9 +124,6 @@ cnp.import_array()
 
 cdef extern from "numpy/arrayobject.h":
     object PyArray_Empty(int nd, cnp.npy_intp *dims, cnp.dtype dtype, int fortran)
-
-cdef extern from "Python.h":
-    PyObject *PyList_GET_ITEM(object of, Py_ssize_t at)
 
 cdef enum:
     # Where a header has the length of the frame and that of its chunks.
@@ -326,20 +321,6 @@ cdef class RawKind:
         return result
 
 
-cdef bint same_lists(PyObject *one, PyObject *other) except -1:
-    """Whether two objects are lists of the same objects."""
-    cdef Py_ssize_t i
-    if not PyList_CheckExact(<object> one) or not PyList_CheckExact(<object> other):
-        return False
-    with cython.critical_section(<object> one):
-        if PyList_GET_SIZE(<object> one) != PyList_GET_SIZE(<object> other):
-            return False
-        for i in range(PyList_GET_SIZE(<object> one)):
-            if PyList_GET_ITEM(<object> one, i) != PyList_GET_ITEM(<object> other, i):
-                return False
-    return True
-
-
 cdef class RawKinds:
     """The kinds met last of arrays that a store keeps as they are.
 
@@ -356,19 +337,7 @@ cdef class RawKinds:
         self.kinds = [None] * MOST_KINDS
 
     cdef bint serves(self) except -1:
-        cdef PyObject *one[2]
-        cdef PyObject *other[2]
-        cdef Py_ssize_t here = 0, there = 0
-        # Mostly the very same objects in the same order, or lists of them: none has to be looked at.
-        with cython.critical_section(self.now):
-            while PyDict_Next(self.now, &here, &one[0], &one[1]):
-                if (not PyDict_Next(self.made_from, &there, &other[0], &other[1]) or one[0] != other[0]
-                        or (one[1] != other[1] and not same_lists(one[1], other[1]))):
-                    break
-            else:
-                if not PyDict_Next(self.made_from, &there, &other[0], &other[1]):
-                    return True
-        return self.now == self.made_from
+        return self.now == self.made_from   # mostly the very same objects, which are not looked at
 
     @cython.critical_section
     cdef RawKind kind_at(self, int i):
