@@ -145,7 +145,7 @@ def pieces_of(byte_range: ByteRange) -> Iterator[bytes | memoryview]:
 
 
 def checked_pieces(byte_range: ByteRange) -> Iterator[bytes | memoryview]:
-    """The pieces of a byte range; of all of a joined source, its checksums are checked when the last piece was drawn.
+    """The pieces of a byte range; of all of a joined source, its checksums are checked when its body was drawn.
 
     Raises
     ------
@@ -153,21 +153,13 @@ def checked_pieces(byte_range: ByteRange) -> Iterator[bytes | memoryview]:
         The bytes are not those that were written: they are damaged, or somebody changed the file meanwhile.
     """
     source, offset, length = byte_range
-    checksums = source.checksums
-    if not checksums or offset or length != source.size:
-        yield from pieces_of(byte_range)
-        return
-    running = 0
-    at = 0
-    for piece in pieces_of(byte_range):
-        # Of the body alone; header and trailer were checked when they were read.
-        low, high = max(checksums.start - at, 0), min(checksums.stop - at, len(piece))
-        if low < high:
-            running = crc32c(memoryview(piece)[low:high], running)
-        at += len(piece)
-        yield piece
-    if running != checksums.body:
-        raise FormatError(_NOT_WRITTEN, path=_path_of(source), offset=checksums.start)
+    known = source.checksums
+    parts: tuple[Part, ...] = (byte_range,)
+    if known and not offset and length == source.size:
+        # Header and trailer were checked when they were read.
+        body = source, known.start, known.stop - known.start
+        parts = source.read(0, known.start), body, source.read(known.stop, length - known.stop)
+    return checked_parts(parts, byte_range)
 
 
 def checked_parts(parts: Iterable[Part], byte_range: ByteRange) -> Iterator[bytes | memoryview]:
