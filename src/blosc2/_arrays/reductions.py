@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from blosc2._arrays.reduction_kinds import Asked, Fold, Items, Position, State, Variance, kind_of
+from blosc2._arrays.reduction_kinds import Asked, Fold, Items, State, Variance, kind_of
 from blosc2._arrays.slabs import Shape, Snapshot
 from blosc2._files import advise_frame
 from blosc2._frames import CHUNK_HEADER, FrameHandle
@@ -256,14 +256,7 @@ class _Walk:
         limit = PIECE_NBYTES
         if isinstance(kind, Variance):  # whose differences need more room
             limit = limit * source.dtype.itemsize // max(kind.work.itemsize, source.dtype.itemsize)
-        # Many small items along another axis than the last one: NumPy finds a position faster the closer they lie.
-        apart = (
-            isinstance(kind, Position)
-            and not kind.asked.flat
-            and self.axes != (len(self.shape) - 1,)
-            and source.dtype.itemsize < 4
-        )
-        self.cuts = source.cuts(limit, limit if apart else _UNDIVIDED * limit)
+        self.cuts = source.cuts(limit, _UNDIVIDED * limit)
         self.order = [axis for axis in range(len(self.cuts)) if axis not in self.axes] + list(self.axes)
         self.parts = math.prod(cut.many for axis, cut in enumerate(self.cuts) if axis not in self.axes)
         self.depth = math.prod(self.cuts[axis].many for axis in self.axes)
