@@ -1,4 +1,4 @@
-"""Stores and files under faults: failing calls, crashes at any moment, kills, full disks. See README.md."""
+"""Stores and files under faults: failing calls, crashes at any moment, full disks. See README.md."""
 
 from __future__ import annotations
 
@@ -6,5 +6,3 @@ import os
 
 #: Whether everything is tried that can be, and not only a part that takes no long time.
 FULL = os.environ.get("BLOSC2_FAULTS") == "full"
-#: How many writers are killed.
-KILLS = int(os.environ.get("BLOSC2_KILLS", "1000" if FULL else "40"))

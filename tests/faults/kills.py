@@ -1,72 +1,28 @@
-"""A writer that is killed (SIGKILL) while it commits, again and again, and what it leaves.
-
-``python -m faults.kills 1000`` (in ``tests``) runs until a thousand writers were killed and prints what was found.
-
-Each writer is a fork of this process that goes on with what the last one left: random changes, each followed by a
-commit, and one byte into a pipe when that is over. The changes follow from a number, so that this process knows the
-version of each commit without having made it. After the kill there must be the version of the last commit that was
-over, or of the next one; in a `.b2d`, leaf by leaf.
-"""
+"""Stories of random changes of each kind of file and store, each of which is a commit."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import random
-import signal
-import sys
 import tempfile
-import time
-import traceback
-import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from faults.crashes import FAST
 from faults.disk import Tree
-from faults.scenarios import NOISE, Kind, Play, Step, Value, Version, value_of
+from faults.scenarios import NOISE, Kind, Play, Step, Value, value_of
 from faults.store_stories import StoreKind
 from faults.stories import stories
 
 Change = Callable[[Any], Any]
-#: Kills of one file before a new one is begun.
-_ROUND = 25
-_LONGEST = 0.03
 _KEYS = [f"/{group}{name}" for group in ("", "g/", "g/h/", "k/") for name in "abc"]
 
 
-class Kill(NamedTuple):
-    """What a kill left.
-
-    Attributes
-    ----------
-    version
-        What is there.
-    over : int
-        Commits that were over.
-    ahead : bool
-        Whether one more commit is there.
-    reads : int
-        How often all of it was read meanwhile.
-    """
-
-    version: Version
-    over: int
-    ahead: bool
-    reads: int
-
-
-class Killed(AssertionError):
-    """A kill left something that must not be."""
-
-
-# ------------------------------------------------------------------------------------------------ random changes
 def _array_changes(rng: random.Random, version: dict[str, Value]) -> Iterator[tuple[Change, dict[str, Value]]]:
     """Changes of an array of two axes; each is a commit."""
     while True:
@@ -118,13 +74,13 @@ def _schunk_changes(rng: random.Random, version: dict[str, Value]) -> Iterator[t
 
 
 def _store_changes(
-    rng: random.Random, version: dict[str, Value], *, hasty: bool = True, at_once: bool = False
+    rng: random.Random, version: dict[str, Value], *, at_once: bool = False
 ) -> Iterator[tuple[Change, dict[str, Value]]]:
     """A few changes of a store, and a commit of them all.
 
     Where changes may be published by themselves, only those of a transaction are one commit.
     """
-    ways = ["flush", "flush", "transaction", "compact", *["hasty"] * hasty]
+    ways = ["flush", "flush", "transaction", "compact"]
     while True:
         changes: list[Change] = []
         committed = version
@@ -166,7 +122,7 @@ def _committed(changes: list[Change], how: str) -> Change:
         if how == "compact":
             store.compact()
         elif how != "transaction":
-            store.flush(durable=how == "flush")
+            store.flush()
 
     return act
 
@@ -175,8 +131,6 @@ def random_story(name: str, seed: int, count: int) -> tuple[Kind, list[Step], Tr
     """A story of random changes, and what there is before it."""
     kind, first, changes = _targets()[name]
     rng = random.Random(f"{name} {seed}")
-    if isinstance(kind, StoreKind):
-        changes = partial(changes, hasty=False)
     with tempfile.TemporaryDirectory(dir=FAST) as folder:
         _begin(name, kind, first, folder)
         start, _ = Tree.load(Path(folder))
@@ -197,7 +151,6 @@ def random_story(name: str, seed: int, count: int) -> tuple[Kind, list[Step], Tr
     return kind, [begin, *[step] * count, end], start
 
 
-# ------------------------------------------------------------------------------------------------------ killing
 #: Stories whose kinds are changed at random.
 RANDOM = [name for name in stories() if not any(part in name for part in ("vector", ",", "shared", "long", "list"))]
 
@@ -219,113 +172,11 @@ def _targets() -> dict[str, tuple[Kind, Callable[[str], Any], Callable[..., Any]
     return found
 
 
-def _begin(name: str, kind: Kind, first: Any, folder: str) -> Version:
+def _begin(name: str, kind: Kind, first: Any, folder: str) -> None:
     if isinstance(kind, StoreKind):
         first(os.path.join(folder, kind.name))
     else:
         first(Play(kind, folder))
-    version = kind.observe(folder)
-    if version is not None and "schunk" in name:  # whole chunks, as the changes know them
+    if kind.observe(folder) is not None and "schunk" in name:  # whole chunks, as the changes know them
         handle = kind.open(os.path.join(folder, kind.name), "a")
         handle.delete_chunk(handle.nchunks - 1)
-        version = kind.observe(folder)
-    return version
-
-
-def _write(kind: Kind, path: str, changes: Iterator[tuple[Change, Version]], pipe: int) -> None:
-    """In the child: commit until killed."""
-    handle = kind.open(path, "a")
-    for change, _ in changes:
-        change(handle)
-        os.write(pipe, b".")
-
-
-def kill_once(kind: Kind, folder: str, make: Callable[[], Iterator[tuple[Change, Any]]], version: Version,
-              seconds: float) -> Kill:  # fmt: skip
-    """Let a writer change what is there, kill it after some time, and look; read all the time meanwhile.
-
-    A reader sees whole versions, and none that is older than one seen before. (Of a `.b2d` only what is left at the end
-    is looked at: its leaves change one by one.)
-    """
-    inlet, outlet = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # the threads that there may be know about forks
-        child = os.fork()
-    if child == 0:
-        try:
-            os.close(inlet)
-            _write(kind, os.path.join(folder, kind.name), make(), outlet)
-        except BaseException:  # noqa: BLE001 - said in the pipe, in full
-            os.write(outlet, b"!" + traceback.format_exc().encode())
-        os._exit(1)
-    os.close(outlet)
-    read: list[Version] = []
-    try:
-        end = time.monotonic() + seconds
-        while kind.atomic and time.monotonic() < end:
-            read.append(kind.observe(folder, "r" if len(read) % 2 else None))
-        time.sleep(max(0.0, end - time.monotonic()))
-    finally:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-    with open(inlet, "rb") as pipe:
-        said = pipe.read()
-    if b"!" in said:
-        raise Killed(f"{kind.name}: the writer failed: {said[said.index(b'!') :].decode()}")
-    over = len(said)
-    versions = [version]
-    for (_, after), _ in zip(make(), range(over + 1), strict=False):
-        versions.append(after)
-    seen = kind.observe(folder)
-    kind.check(seen, versions[over : over + 2])
-    newest = 0
-    for found in read:
-        kind.check(found, versions[newest : over + 2])
-        newest += versions[newest:].index(found)
-    return Kill(seen, over, seen not in versions[over : over + 1], len(read))
-
-
-def run(kills: int, seed: int, names: list[str] | None = None) -> Counter[str]:
-    """Kill so many writers, of each kind in turn.
-
-    Returns
-    -------
-    Counter
-        Kills, commits that were over, commits that had taken place although the writer could not say so any more,
-        and temporary files that nobody removed.
-    """
-    targets = {name: target for name, target in _targets().items() if names is None or name in names}
-    counts: Counter[str] = Counter()
-    rng = random.Random(seed)
-    while counts["kills"] < kills:
-        for number, (name, (kind, first, changes)) in enumerate(targets.items()):
-            share = max(1, min(_ROUND, (kills - counts["kills"]) // (len(targets) - number)))
-            if counts["kills"] >= kills:
-                break
-            with tempfile.TemporaryDirectory(dir=FAST) as folder:
-                version = _begin(name, kind, first, folder)
-                for _ in range(share):
-                    key = rng.random()
-
-                    def make(key: float = key, version: Version = version, changes: Any = changes) -> Any:
-                        return changes(random.Random(key), dict(version or {}))
-
-                    try:
-                        kill = kill_once(kind, folder, make, version, rng.uniform(0.001, _LONGEST))
-                    except Exception as error:
-                        raise Killed(f"{name}, seed {seed}, kill {counts['kills']}: {error!r}") from error
-                    counts["kills"] += 1
-                    version = kill.version
-                    counts["commits"] += kill.over
-                    counts["commits cut short"] += kill.ahead
-                    counts["reads meanwhile"] += kill.reads
-                counts["temporary files left"] += sum(entry != kind.name for entry in os.listdir(folder))
-    return counts
-
-
-if __name__ == "__main__":
-    number = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
-    start = time.monotonic()
-    result = run(number, int(sys.argv[2]) if len(sys.argv) > 2 else 1)
-    print(json.dumps(result))
-    print(f"{time.monotonic() - start:.1f} s")
