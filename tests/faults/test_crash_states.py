@@ -11,7 +11,7 @@ import pytest
 from faults import FULL
 from faults.crashes import Surveyor, survey
 from faults.disk import Model
-from faults.kills import RANDOM, random_story
+from faults.random_changes import RANDOM, random_story
 from faults.stories import chosen_stories, hasty_stories, stories
 
 STORIES = stories()
