@@ -15,11 +15,6 @@ import pytest
 from store_makers import KINDS, Maker, values_of
 
 import blosc2
-from blosc2._backends import tiers
-from blosc2._backends.directory import leaf_files
-from blosc2._backends.embedded import backend as embedded_backend
-from blosc2._backends.zip import backend as zip_backend
-from blosc2._frames.append import NextVersion
 
 
 @pytest.fixture
@@ -178,57 +173,6 @@ def test_copies_of_what_waits(filled: Any, make: Maker, tmp_path: Path, source: 
         getattr(filled, how)(tmp_path / f"copy.{how[-3:]}")
     assert make.values() == published
     check_nothing_happened(filled, make, expected)
-
-
-@pytest.mark.parametrize("threshold", [0, 100, None])
-@pytest.mark.parametrize("suffix", [".b2d", ".b2z", ".b2e"])
-@pytest.mark.parametrize("name", ["Embedded", "open_source", "commit"])
-def test_a_flush_that_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, threshold: int | None, name: str
-) -> None:
-    """What a rename that waits refers to is what lay under the key when it was made."""
-    module: Any = {".b2d": leaf_files, ".b2z": zip_backend, ".b2e": embedded_backend}[suffix]
-    if name == "commit":
-        module = NextVersion
-    elif name == "Embedded" and suffix != ".b2e":
-        module = tiers
-    path = str(tmp_path / f"store{suffix}")
-    options = {} if suffix == ".b2e" else {"threshold": threshold}
-    with (blosc2.EmbedStore if suffix == ".b2e" else blosc2.DictStore)(path, mode="w", **options) as store:
-        for letter in "abcd":
-            store[f"/{letter}"] = np.full(9, ord(letter))
-        store["/large"] = np.arange(300)
-        store.flush()
-        store.rename("/a", "/z")
-        store["/a"] = [5, 5]
-        store.rename("/b", "/t")
-        store.rename("/c", "/b")
-        store.rename("/t", "/c")
-        store.rename("/large", "/l")
-        store["/large"] = np.arange(301)
-        store["/new"] = np.arange(302)
-        expected = values_of(store)
-        for call in range(3):
-            with monkeypatch.context() as patch:
-                real = getattr(module, name)
-                left = [call]
-
-                def once(*args: Any, real: Any = real, left: list[int] = left, **how: Any) -> Any:
-                    left[0] -= 1
-                    if left[0] == -1:
-                        raise OSError(errno.EIO, "Input/output error")
-                    return real(*args, **how)
-
-                patch.setattr(module, name, once)
-                try:
-                    store.flush()
-                except OSError:
-                    assert values_of(store) == expected
-        store.flush()
-        assert values_of(store) == expected
-    with blosc2.open(path, mode="r") as store:
-        assert values_of(store) == expected
-    assert not blosc2.check(path)
 
 
 # ------------------------------------------------------------------------------------------------ trees
