@@ -27,10 +27,8 @@ from hypothesis import strategies as st
 import blosc2
 from blosc2._backends.embedded.frame_layout import raw_header
 from blosc2._backends.embedded_map import MAP, open_embedded
-from blosc2._backends.layout import NewFrame
 from blosc2._core.codec.codec import Encoder, Encoding
-from blosc2._core.io.source import Source
-from blosc2._core.leaves.embedded_values import are_new, counted, laid_out
+from blosc2._core.leaves.embedded_values import counted
 
 # What is looked at is one publication of several changes.
 pytestmark = pytest.mark.usefixtures("changes_wait")
@@ -227,20 +225,6 @@ def test_a_long_last_chunk_is_not_written_over_and_over(tmp_path: Path) -> None:
     check_layout(path)
 
 
-def arrange(lengths: Any, size: int, position: int = 0, align: int = 64) -> list[int]:
-    values = {str(n): (Source.of_buffer(b""), 0, length) for n, length in enumerate(lengths)}
-    return laid_out({}, values, size, position, align)[0]
-
-
-def test_offsets_of_values() -> None:
-    assert arrange([10, 64, 65, 1], 256) == [0, 64, 128, 256]
-    assert arrange([100, 200], 256, 30) == [64, 256]
-    assert arrange([300, 10], 256, 0) == [0, 320]  # longer than a chunk: from the start of one
-    assert arrange([300, 10], 256, 1) == [256, 576]
-    assert arrange([], 256, 5) == []
-    assert arrange([0, 0, 256, 1], 256) == [0, 0, 0, 256]
-
-
 @pytest.mark.parametrize("nbytes", [1, 31, 32, 100, 70_000])
 def test_raw_headers_are_those_of_the_library(nbytes: int) -> None:
     encoding = Encoding(5, 0, 0, False, 1, nbytes, 3, (0, 0, 0, 0, 0, 1), (0, 0, 0, 0, 0, 0))
@@ -321,40 +305,9 @@ def test_a_link_to_a_store_stays_one(tmp_path: Path) -> None:
     assert {"/a", "/b"} <= set(values_of(path))
 
 
-@given(st.lists(st.integers(0, 700), max_size=60), st.integers(0, 2000), st.sampled_from([64, 256, 512]))
-def test_values_cross_no_chunk_that_they_fit_into(lengths: list[int], position: int, size: int) -> None:
-    positions = arrange(lengths, size, position)
-    end = position
-    for at, length in zip(positions, lengths, strict=True):
-        assert at % 64 == 0
-        assert end <= at < end + size + 64
-        if length <= size:
-            assert at % size + length <= size
-        end = at + length
-    assert len(positions) == len(lengths)
-
-
-IMPOSSIBLE = [
-    ([1], 0, 0, 64), ([1], 64, -1, 64), ([-1], 64, 0, 64), ([1 << 62], 64, 0, 64), ([1], 64, 1 << 62, 64),
-    ([1], 64, 0, 0),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("arguments", IMPOSSIBLE)
-def test_values_that_cannot_be_arranged(arguments: Any) -> None:
-    with pytest.raises(ValueError, match=r"no chunks|cannot have"):
-        arrange(*arguments)
-    with pytest.raises((TypeError, OverflowError)):
-        arrange(["1"], 64)
-    with pytest.raises(OverflowError):
-        arrange([1 << 80], 64)
-
-
 lengths_of_maps = (
     st.integers(-(1 << 80), 1 << 80) | st.integers(0, 1000) | st.booleans() | st.none() | st.text(max_size=2)
 )
-
-
 entries_of_maps = st.dictionaries(st.sampled_from(["length", "offset", "urlbase", "\u00e4" * 40]), lengths_of_maps)
 
 
@@ -368,33 +321,6 @@ def test_the_lengths_of_a_hostile_map_are_summed(entries: dict[str, dict[str, An
 def test_what_is_no_map_of_values() -> None:
     with pytest.raises(TypeError):
         counted({"/a": [1]}, 100, 1, 2)  # type: ignore[dict-item]
-
-
-@given(st.dictionaries(st.integers(0, 20), st.integers(0, 700), max_size=20), st.integers(0, 2000))
-def test_values_get_their_places_in_a_map(lengths: dict[int, int], position: int) -> None:
-    entries = {f"/{n}": {"offset": -1, "length": -1} for n in range(10)}
-    order = list(entries)
-    source = Source.of_buffer(bytes(1000))
-    values = {f"/{n}": (source, n, length) for n, length in lengths.items()}
-    positions, byte_ranges, total, end = laid_out(entries, values, 512, position, 64)
-    assert positions == arrange(list(lengths.values()), 512, position)
-    assert byte_ranges == list(values.values())
-    assert total == sum(lengths.values())
-    assert end == (positions[-1] + byte_ranges[-1][2] if positions else position)
-    assert list(entries) == order + [key for key in values if key not in order]
-    for key, at, value in zip(values, positions, byte_ranges, strict=True):
-        assert entries[key] == {"offset": at, "length": value[2]}
-
-
-@pytest.mark.parametrize("wrong", [None, (1, 2), (1, 2, 3), [1, 2, 3]])
-def test_what_is_no_byte_range_gets_no_place(wrong: Any) -> None:
-    with pytest.raises(TypeError):
-        laid_out({}, {"/a": wrong}, 512, 0, 64)
-    source = Source.of_buffer(b"123")
-    assert are_new({"/a": (source, 0, 3)}, 3, str)
-    assert not are_new({"/a": (source, 0, 3)}, 2, str)
-    assert not are_new({"/a": (source, 0, 3), "/b": None}, 3, str)
-    assert not are_new({"/a": NewFrame((source, 0, 3), ".b2nd")}, 3, NewFrame)
 
 
 @pytest.mark.parametrize("suffix", [".b2e", ".b2z"])
