@@ -98,7 +98,7 @@ class _Member:
         self, archive: zipfile.ZipFile, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], *, fortran: bool
     ) -> None:
         self._archive, self._name = archive, name
-        self._shape, self._dtype, self._order = shape, dtype, "F" if fortran else "C"
+        self._shape, self._dtype, self._fortran = shape, dtype, fortran
         self._items: np.ndarray[Any, Any] | None = None
 
     def read(self, box: tuple[slice, ...]) -> np.ndarray[Any, Any]:
@@ -116,9 +116,7 @@ class _Member:
                 raise ConversionError(f"{self._archive.filename}: {self._name} has not the bytes of its shape")
             if not nbytes:
                 return np.empty(self._shape, self._dtype)
-            mapped: Any = np.memmap
-            items: np.ndarray[Any, Any] = mapped(file, self._dtype, "r", shape=self._shape, order=self._order)
-            return items
+            return np.memmap(file, self._dtype, "r", shape=self._shape, order="F" if self._fortran else "C")
 
 
 def open_numpy(path: str) -> Source:
