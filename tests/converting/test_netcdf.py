@@ -537,6 +537,34 @@ def test_dimensions_that_only_a_store_has(tmp_path: Path) -> None:
     report = blosc2.convert(tmp_path / "a.b2z", tmp_path / "a.nc", verify=True)
     assert not report.left_out
     found = dimensions_of(tmp_path / "a.nc")
-    assert found == {"/": {"t": (4, False)}, "/a": {"y": (5, False)}, "/a/b": {}, "/a/c": {"v_t": (3, False)}}
+    assert found == {"/": {"t": (4, False)}, "/a": {"y": (5, False)}, "/a/b": {}, "/a/c": {"t": (3, False)}}
     with netCDF4.Dataset(tmp_path / "a.nc") as file:
         assert file["a"].netcdf_dimensions == 7
+
+
+@pytest.mark.parametrize("with_coordinates", [True, False])
+def test_a_group_has_a_dimension_of_its_own_for_other_lengths(tmp_path: Path, with_coordinates: bool) -> None:
+    root, group = (
+        xarray.Dataset({"a": ("x", np.ones(3))}),
+        xarray.Dataset({"b": ("x", np.ones(5)), "c": ("x", np.ones(5))}),
+    )
+    if with_coordinates:
+        root, group = root.assign_coords(x=np.arange(3.0)), group.assign_coords(x=np.arange(5.0))
+    blosc2.to_store(root, tmp_path / "a.b2z")
+    blosc2.to_store(group, tmp_path / "a.b2z", "/g")
+    assert blosc2.convert(tmp_path / "a.b2z", tmp_path / "a.nc", verify=True).complete
+    with xarray.open_dataset(tmp_path / "a.nc", group="g") as found:
+        xarray.testing.assert_identical(found.load(), group)
+    with xarray.open_dataset(tmp_path / "a.nc") as found:
+        xarray.testing.assert_identical(found.load(), root)
+
+
+def test_a_dimension_that_variables_of_a_group_have_is_not_hidden_from_them(tmp_path: Path) -> None:
+    with blosc2.TreeStore(tmp_path / "a.b2z", mode="w") as store:
+        for key, length in (("/x0", 3), ("/g/a", 3), ("/g/b", 5), ("/g/h/c", 3), ("/g/h/d", 7)):
+            store[key] = np.arange(length)
+            store[key].attrs["_ARRAY_DIMENSIONS"] = ["x"]
+    blosc2.convert(tmp_path / "a.b2z", tmp_path / "a.nc", verify=True)
+    for group, name, length in (("/", "x0", 3), ("/g", "a", 3), ("/g", "b", 5), ("/g/h", "c", 3), ("/g/h", "d", 7)):
+        with xarray.open_dataset(tmp_path / "a.nc", group=group) as found:
+            np.testing.assert_array_equal(found[name], np.arange(length))

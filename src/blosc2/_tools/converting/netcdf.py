@@ -242,6 +242,8 @@ class NewNetCDF(Target):
         # The dimensions without a limit, by their group.
         self._unlimited: dict[str, list[str]] = {}
         self._lengths: dict[tuple[str, str], int] = {}
+        # The groups of the variables that have a dimension, by its name.
+        self._users: dict[str, set[str]] = {}
         self._owners = Dimensions()
 
     def survey(self, items: Iterable[Item]) -> None:
@@ -318,15 +320,28 @@ class NewNetCDF(Target):
         found: list[str] = []
         for axis, (wanted, length) in enumerate(zip(names, shape, strict=True)):
             one = wanted or f"{stem}_{axis}"
-            while (there := self._length_of(group, one)) not in (None, length) or (not wanted and one in found):
+            here = group.path.rstrip("/")
+            hides = bool(wanted) and self._may_hide(here, one, length)
+            while not hides and (self._length_of(group, one) not in (None, length) or (not wanted and one in found)):
                 one = f"{stem}_{one}"
-            if there is None:
-                path = self._owners.group_of(group.path.rstrip("/"), one, length)
+            if hides or self._length_of(group, one) is None:
+                path = here if hides else self._owners.group_of(here, one, length)
                 self._lengths[path, one] = length
                 unlimited = one in self._unlimited.get(path, ())
                 (self._file[path] if path else self._file).createDimension(one, None if unlimited else length)
+            self._users.setdefault(one, set()).add(f"{here}/")
             found.append(one)
         return found
+
+    def _may_hide(self, path: str, dimension: str, length: int) -> bool:
+        """Whether a group can have a dimension of its own that hides one of another length in a group around it.
+
+        Not where a variable in it has the other one, which readers would then take for the new one.
+        """
+        around = self._length_of(self._file[path] if path else self._file, dimension)
+        if around in (None, length) or (path, dimension) in self._lengths:
+            return False
+        return not any(user.startswith(f"{path}/") for user in self._users.get(dimension, ()))
 
     def _length_of(self, group: Any, dimension: str) -> int | None:
         """How long a dimension is that a group sees; None if there is none of this name."""
