@@ -953,8 +953,36 @@ before_fork(_publish_all, _go_on)
 
 
 # ------------------------------------------------------------------ frames that are files
-# How often this process has made files durable: another handle may have done so for one file.
-_flushes = 0
+_MOST_FILES: Final = 10_000
+
+#: Device and inode of a file; more may follow.
+Identity = tuple[int, ...] | None
+
+
+class _Flushes:
+    """Which files this process has flushed, and when, so that other handles of the same file know."""
+
+    __slots__ = ("_files", "_least", "count")
+
+    def __init__(self) -> None:
+        #: How many flushes there were.
+        self.count = 0
+        self._files: dict[tuple[int, ...], int] = {}
+        self._least = 0  # of files that are not noted
+
+    def note(self, file: tuple[int, ...]) -> None:
+        """Note a flush of the file with this device and inode."""
+        if len(self._files) >= _MOST_FILES:
+            self._files, self._least = {}, self.count
+        self.count += 1
+        self._files[file] = self.count
+
+    def last(self, file: tuple[int, ...]) -> int:
+        """The number of the last flush of a file, or a later one."""
+        return self._files.get(file, self._least)
+
+
+_flushes = _Flushes()
 
 
 class Durability:
@@ -979,13 +1007,14 @@ class Durability:
         self.is_named = new and durable
         self.is_doubtful = False
         self._is_settled = self.has_version  # whether all that the handle has published is durable
-        self._seen = _flushes  # those that were taken note of
+        self._seen = _flushes.count  # flushes of this process that were taken note of
 
-    def begin(self) -> None:
-        """A change begins: another handle of this process may have flushed the file."""
-        if self._seen != _flushes:
-            self.has_version = self.keeps_header = True
-            self._seen = _flushes
+    def begin(self, identity: Identity) -> None:
+        """A change begins: other handles of this process may have flushed the file."""
+        if self._seen != _flushes.count:
+            if identity is None or _flushes.last(identity[:2]) > self._seen:
+                self.has_version = self.keeps_header = True
+            self._seen = _flushes.count
 
     def note_change(self, *, durable: bool, keeps_header: bool) -> None:
         """A version was published; `keeps_header` says whether a durable one may have the header that is there now."""
@@ -1007,12 +1036,12 @@ class Durability:
         """All is about to be made durable, which may fail."""
         self.is_doubtful = not self._is_settled
 
-    def note_flush(self) -> None:
+    def note_flush(self, identity: Identity) -> None:
         """All is durable."""
-        global _flushes
         self._is_settled = self.has_version = self.keeps_header = self.is_named = True
         self.is_doubtful = False
-        _flushes += 1
+        if identity is not None:
+            _flushes.note(identity[:2])
 
 
 # The slots of what a handle shows. They are empty while changes wait: whoever looks there comes to `__getattr__`.
@@ -1390,7 +1419,7 @@ class FileHandle(Drafting):
     def _publish(self, update: FrameUpdate, *, fresh: bool, durable: bool) -> None:
         durable = durable or self._durable
         disk = self._disk
-        disk.begin()
+        disk.begin(self.frame.source.identity)
         # The trailer of a frame without data must follow the header: metadata alone cannot be appended,
         # nor can the last chunk go.
         fresh = fresh or update.nbytes == 0 or len(self.frame.header_bytes()) > SECTOR
@@ -1461,7 +1490,7 @@ class FileHandle(Drafting):
             disk.begin_flush()
             sync_file(self._path)
             sync_folder(os.path.realpath(self._path))
-            disk.note_flush()
+            disk.note_flush(self.frame.source.identity)
 
     def compact(self) -> Compaction:
         with self.editing():
