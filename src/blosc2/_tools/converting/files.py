@@ -110,13 +110,18 @@ class _Member:
         nbytes = math.prod(self._shape) * self._dtype.itemsize
         with tempfile.TemporaryFile() as file, self._archive.open(self._name) as member:
             read_header(member)
-            while file.tell() <= nbytes and (part := member.read(1 << 20)):
-                file.write(part)
-            if file.tell() != nbytes:
+            if _copy(member, file, nbytes) != nbytes:
                 raise ConversionError(f"{self._archive.filename}: {self._name} has not the bytes of its shape")
             if not nbytes:
                 return np.empty(self._shape, self._dtype)
             return np.memmap(file, self._dtype, "r", shape=self._shape, order="F" if self._fortran else "C")
+
+
+def _copy(source: Any, target: Any, most: int) -> int:
+    """Copy a file to its end, or until there are more than `most` bytes; returns how many there are."""
+    while target.tell() <= most and (part := source.read(1 << 20)):
+        target.write(part)
+    return int(target.tell())
 
 
 def open_numpy(path: str) -> Source:
