@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from fixture_kit.isolated import environment
 from store_makers import Maker
 
 import blosc2
+from blosc2._backends import WriterLock
 from blosc2._files import locks
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="locks of POSIX")
@@ -167,3 +169,26 @@ def test_a_file_where_a_folder_should_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(NotADirectoryError):
         blosc2.DictStore(str(tmp_path / "file" / "x.b2z"), mode="w")
+
+
+@pytest.mark.parametrize("suffix", [".b2z", ".b2e"])
+def test_who_waits_to_make_a_store_opens_what_another_has_made(suffix: str, tmp_path: Path) -> None:
+    """It would wait for a pause between changes of the other one, which may not come."""
+    kind: Any = blosc2.EmbedStore if suffix == ".b2e" else blosc2.TreeStore
+    path, ready = tmp_path / f"x{suffix}", tmp_path / f"ready{suffix}"
+    with kind(ready, mode="w") as store:
+        store["/a"] = [1]
+    held = WriterLock(str(path))
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            opened = pool.submit(kind, str(path), mode="a", locking=True, timeout=20)
+            with pytest.raises(TimeoutError):
+                opened.result(0.2)
+            with open(ready, "rb") as file:
+                held.take(file.fileno())
+            os.link(ready, path)  # which shows it at once, as a creation does, with its lock
+            held.adopt()
+            with opened.result(10) as store:
+                assert store["/a"][0] == 1
+    finally:
+        held.release()

@@ -15,7 +15,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from blosc2._backends import EMBED, ByteRange, shared_lock_path
 from blosc2._core.io.sharing import OuterBlock, item_of
@@ -148,6 +148,8 @@ class SharedFollowing(Following):
         self.is_changing = self._is_reading = False
 
 
+# How long, in seconds, a handle waits for the lock before it looks whether somebody else has made the store.
+_LOOK_AGAIN: Final = 0.05
 # The thread that changes a store, and the object by which it does, by the path of the shared lock.
 _changing: dict[str, tuple[int, int]] = {}
 
@@ -290,10 +292,18 @@ class SharedWriting(OuterBlock):
 
     def open(self, table: LeafTable, begin: Callable[[], None]) -> None:
         """Open the store by `begin`; if it is new, or mode "w" replaces it, make it now, under the lock."""
-        if table.session.mode == "a" and table.backend.exists():
-            begin()
-            return
-        self._writer_lock.acquire(self._timeout)
+        deadline = None if self._timeout is None else time.monotonic() + self._timeout
+        while True:
+            if table.session.mode == "a" and table.backend.exists():
+                begin()
+                return
+            wait = _LOOK_AGAIN if deadline is None else min(_LOOK_AGAIN, deadline - time.monotonic())
+            try:
+                self._writer_lock.acquire(max(0.0, wait))
+                break
+            except StoreLockedError:  # by who makes the store, or by who changes it as soon as it is there
+                if deadline is not None and time.monotonic() >= deadline:
+                    raise
         try:
             begin()
             if table.pending.unwritten:
