@@ -14,6 +14,7 @@ import pytest
 from cli_kit import RAW, Answer, failing
 
 import blosc2
+from blosc2._tools.cli import main
 
 
 # ------------------------------------------------------------------ looking
@@ -30,7 +31,8 @@ import blosc2
     (["d.b2d/x"], ["y"]),
     (["e.b2e"], ["z"]),
     (["a.b2nd"], ["a.b2nd"]),
-    (["a.b2nd", "e.b2e"], ["z", "a.b2nd"]),
+    (["a.b2nd", "e.b2e"], ["a.b2nd", "e.b2e:", "z"]),
+    (["d.b2d", "e.b2e"], ["d.b2d:", "x/", "e.b2e:", "z"]),
 ])  # fmt: skip
 def test_ls(folder: Path, run: Answer, arguments: list[str], lines: list[str]) -> None:
     assert run("ls", *arguments).splitlines() == lines
@@ -38,10 +40,11 @@ def test_ls(folder: Path, run: Answer, arguments: list[str], lines: list[str]) -
 
 def test_ls_long(folder: Path, run: Answer) -> None:
     lines = run("ls", "-l", "s.b2z", "a.b2nd").splitlines()
-    assert [line.split()[0] for line in lines] == ["array", "group", "NDArray"]
-    assert "(3,)" in lines[0]
-    assert lines[0].endswith("  age")
-    assert "2 leaves" in lines[1]
+    assert [line.split()[0] for line in lines] == ["s.b2z:", "array", "group", "NDArray"]
+    assert "(3,)" in lines[1]
+    assert lines[1].endswith("  age")
+    assert "2 leaves" in lines[2]
+    assert [row["path"] for row in json.loads(run("ls", "--json", "d.b2d", "e.b2e"))] == ["d.b2d", "e.b2e"]
     rows = json.loads(run("ls", "--json", "-r", "s.b2z"))
     assert [(row["key"], row["shape"], row["dtype"], row["nbytes"]) for row in rows] == [
         ("/age", [3], "int64", 24), ("/mri/007/raw", [3, 4, 5], "float64", 480), ("/mri/008/raw", [5], "int16", 10),
@@ -152,6 +155,21 @@ def test_a_folder_that_is_no_store_takes_no_copies(folder: Path, run: Answer, so
     assert os.listdir(folder / "plain") == [named]
 
 
+def test_check_goes_on_after_what_is_missing(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--json", "none.b2z", "a.b2nd"]) == 2
+    out, err = capfd.readouterr()
+    assert [(each["path"], each["ok"]) for each in json.loads(out)] == [("none.b2z", False), ("a.b2nd", True)]
+    assert err.startswith("blosc2 check: ")
+    assert "none.b2z" in err
+
+
+@pytest.mark.parametrize("command", ["recompress", "compact"])
+def test_nothing_is_changed_if_a_location_is_missing(folder: Path, run: Answer, command: str) -> None:
+    before = (folder / "s.b2z").read_bytes()
+    assert "none.b2z" in failing(run, command, "s.b2z", "none.b2z")
+    assert (folder / "s.b2z").read_bytes() == before
+
+
 def test_backslashes_are_for_windows(folder: Path, run: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
     from blosc2._tools.cli.locations import located
 
@@ -249,7 +267,7 @@ def test_mv_and_rm(folder: Path, run: Answer) -> None:
     assert "--recursive" in failing(run, "rm", "s.b2z/scans")
     run("rm", "s.b2z/scans/007/raw")
     run("rm", "-r", "s.b2z/scans", "d.b2d/x/*")
-    assert run("ls", "-r", "s.b2z", "d.b2d").splitlines() == ["/patients/age"]
+    assert run("ls", "-r", "s.b2z", "d.b2d").splitlines() == ["s.b2z:", "/patients/age", "d.b2d:"]
     assert "nothing is at" in failing(run, "rm", "s.b2z/scans")
     assert "does not exist" in failing(run, "rm", "none.b2z/x")
     assert not Path("none.b2z").exists()

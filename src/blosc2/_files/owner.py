@@ -225,7 +225,7 @@ def refusal(path: str | None, pid: int) -> StoreLockedError:
     """The error for a forked child that would continue a change of its parent."""
     return StoreLockedError(
         f"this was opened for writing by process {pid}, of which this one is a fork: only that one can change it; "
-        "open it here anew, a store with mode='r'",
+        "open it here anew, a store with mode='r', or with locking=True in both",
         path=path,
     )
 

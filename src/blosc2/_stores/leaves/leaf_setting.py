@@ -82,6 +82,8 @@ def frame_of(
         array = lossless(value)
     except (TypeError, ValueError) as error:
         raise _unsupported(value, key, path, str(error)) from None
+    if array.dtype == object and isinstance(next(array.flat, None), bytes):  # as h5py has texts
+        raise _unsupported(value, key, path, "its items are bytes", _BYTES)
     if array.dtype.hasobject and array.ndim:
         instead = _TABLE if array.ndim > 1 or array.dtype.names else _OBJECTS
         raise _unsupported(value, key, path, "its items are Python objects", instead)
@@ -111,6 +113,7 @@ def compressed(
 _OBJECTS: Final = (
     "give np.array(list(x), 'U') for texts, np.array(x, 'M8[us]') for dates, or a blosc2.ObjectArray with any objects"
 )
+_BYTES: Final = "give np.array(x, 'S') if they end in no zeros; of texts of h5py np.array(x.asstr()[()], 'U')"
 _TABLE: Final = (
     "give each column for itself, or a table of pandas as table.to_records(index=False, column_dtypes={'name': 'U20'})"
 )

@@ -89,12 +89,19 @@ def _here(path: str, bar: Bar, *, quiet: bool) -> Iterator[tuple[str, str]]:
 def check_paths(paths: Iterable[str], *, quiet: bool, as_json: bool = False, bar: Bar = no_bar) -> int:
     """Print what is damaged, and unless it is to be quiet what is not; `FOUND` if anything is.
 
-    As JSON it is a list with an object for each path.
+    As JSON it is a list with an object for each path. What cannot be read is told, and others are checked: `FAILED`.
     """
-    damaged, found = False, []
+    damaged, failed, found = False, False, []
     for path in paths:
-        with _here(path, bar, quiet=quiet) as (file, name), bar(name) as progress:
-            report = _integrity.check(file, progress=progress)
+        try:
+            with _here(path, bar, quiet=quiet) as (file, name), bar(name) as progress:
+                report = _integrity.check(file, progress=progress)
+        except OSError as error:
+            failed = True
+            print(f"blosc2 check: {told(error)}", file=sys.stderr)
+            if as_json:
+                found.append({"path": str(path), "ok": False, "error": told(error)})
+            continue
         damaged |= not report.ok
         if as_json:
             found.append({"path": name, "ok": report.ok, **_findings(report, file, name)})
@@ -102,7 +109,7 @@ def check_paths(paths: Iterable[str], *, quiet: bool, as_json: bool = False, bar
             print(in_commands(str(report)).replace(file, name))
     if as_json:
         print(json.dumps(found))
-    return FOUND if damaged else FINE
+    return FAILED if failed else FOUND if damaged else FINE
 
 
 def _findings(report: Any, file: str, name: str) -> dict[str, list[dict[str, Any]]]:

@@ -326,7 +326,7 @@ def _convert(source: str, convert: Callable[[Any, Progress], str]) -> None:
 @QUIET
 def compact(paths: tuple[str, ...], timeout: float) -> None:
     """Rewrite arrays and stores without the bytes that changes left behind."""
-    for path in map(_existing, paths):
+    for path in [_existing(path) for path in paths]:  # all, before one is changed
         found = locations.opened_to_change(path, timeout)
         if isinstance(found, Store):
             with found, progress_bar(path) as progress:

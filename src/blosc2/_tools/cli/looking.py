@@ -86,35 +86,47 @@ def columns(rows: Sequence[Sequence[str]]) -> Iterable[str]:
 @STORAGE
 def ls(places: tuple[str, ...], long: bool, recursive: bool, as_json: bool) -> None:
     """List the groups and leaves of stores."""
-    rows: list[dict[str, Any]] = []
+    every: list[dict[str, Any]] = []
     for text in places:
+        rows: list[dict[str, Any]] = []
         where = locations.located(text)
         with opened(where.path) as found:
-            if not isinstance(found, Store):
+            if isinstance(found, Store):
+                if len(places) > 1 and not as_json:
+                    say(f"{printable(text)}:")
+                _list_store(found, where, rows, recursive=recursive, stream=not (long or as_json))
+            else:
                 if where.key:
                     locations.need_store(found, where)
                 rows.append(_row_of_object(where.path, found))
-                continue
-            stream = not (long or as_json)
-            keys = list(locations.matches(found, where))
-            if locations.has_pattern(where.key) and keys != [where.key] and not recursive:
-                _show(found, [(key, not locations.is_leaf(found, key)) for key in keys], "", rows, stream=stream)
-                continue
-            for key in keys:
-                _list(found, key, rows, recursive=recursive, stream=stream)
+        if as_json:
+            every += [{"path": where.path, **row} for row in rows]
+        elif long:
+            _print_table(rows)
+        else:
+            for row in rows:
+                say(printable(row["name"]))
     if as_json:
-        print_json(rows)
-    elif long:
-        cells = [
-            (row.get("kind", ""), row.get("shape_text", ""), cut_text(row.get("dtype", "")), row.get("codec", ""),
-             row.get("size", ""), printable(row["name"]))
-            for row in rows
-        ]  # fmt: skip
-        for line in columns(cells):
-            say(line)
-    else:
-        for row in rows:
-            say(printable(row["name"]))
+        print_json(every)
+
+
+def _list_store(store: Store, where: Location, rows: list[dict[str, Any]], *, recursive: bool, stream: bool) -> None:
+    keys = list(locations.matches(store, where))
+    if locations.has_pattern(where.key) and keys != [where.key] and not recursive:
+        _show(store, [(key, not locations.is_leaf(store, key)) for key in keys], "", rows, stream=stream)
+        return
+    for key in keys:
+        _list(store, key, rows, recursive=recursive, stream=stream)
+
+
+def _print_table(rows: list[dict[str, Any]]) -> None:
+    cells = [
+        (row.get("kind", ""), row.get("shape_text", ""), cut_text(row.get("dtype", "")), row.get("codec", ""),
+         row.get("size", ""), printable(row["name"]))
+        for row in rows
+    ]  # fmt: skip
+    for line in columns(cells):
+        say(line)
 
 
 def _list(store: Store, key: str, rows: list[dict[str, Any]], *, recursive: bool, stream: bool) -> None:

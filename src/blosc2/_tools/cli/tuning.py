@@ -83,13 +83,14 @@ def _described(found: Any, where: Location, options: dict[str, Any]) -> str:
 def recompress(places: tuple[str, ...], goal: str, timeout: float) -> None:
     """Compress arrays anew in place, each by its own data, where that makes them smaller.
 
-    A LOCATION is a store, a group or an array in it, or the file of an array. After an interrupt, run it again: it goes
-    on.
+    A LOCATION is a store, a group or an array in it, or the file of an array. After an interrupt, or an error about one
+    array, run it again: what was compressed stays, and it goes on.
     """
-    for text in places:
-        where = locations.located(locations.path_here(text))
+    wanted = [locations.located(locations.path_here(text)) for text in places]
+    for where in wanted:
         if not os.path.exists(where.path):
             raise FileNotFoundError(f"{where.path} does not exist")
+    for where in wanted:
         found = locations.opened_to_change(where.path, timeout)
         if isinstance(found, Store):
             with found, progress_bar(where.path) as progress:
