@@ -438,7 +438,7 @@ class SubtreeView(TreeStore):
 
     def _no_file(self) -> ValueError:
         self._table.session.check_open()
-        return ValueError(f"{self!r} has no file of its own; copy the whole tree, or its leaves one by one")
+        return ValueError(f"{self!r} has no file of its own; other_tree[key] = group copies it")
 
     def refresh(self) -> bool:
         """Show the newest version of the whole tree."""
