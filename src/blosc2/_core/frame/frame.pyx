@@ -1962,6 +1962,15 @@ cdef Frame frame_at(Source source, int64_t offset, int64_t length, object key):
 
 cdef Frame frame_of_member(void *archive_, Source source, int64_t offset, object key, bint check):
     """What `Frame.of_member` gives. The archive is the caller's: no reference to it is counted."""
+    try:
+        return _of_member(archive_, source, offset, key, check)
+    except FormatError:
+        if not source.forget_page():
+            raise
+    return _of_member(archive_, source, offset, key, check)     # from the file
+
+
+cdef Frame _of_member(void *archive_, Source source, int64_t offset, object key, bint check):
     cdef Frame self = Frame.__new__(Frame)
     cdef uint8_t ahead[PREFIX_READ + AHEAD]
     cdef const uint8_t *known = NULL

@@ -71,6 +71,17 @@ cdef struct AskState:
     long window     # KiB that the system reads ahead by itself; below 0 where unknown, 0 before it was looked at
 
 
+cdef enum:
+    PAGE_LENGTH = 4096
+
+cdef struct Page:
+    # The bytes of a file that were read last for small leaves that follow each other.
+    long busy       # whether a thread is here; no other one waits
+    int64_t begin, length
+    int64_t last    # where the last small read began
+    uint8_t *bytes  # NULL until reads follow each other
+
+
 cdef class OpenFile:
     cdef int fd
     cdef void *base
@@ -106,9 +117,12 @@ cdef class Source:
     cdef Run *runs
     cdef int64_t run_count
     cdef tuple _joined
+    cdef Page page
     cdef object __weakref__
 
     cdef int read_into(self, int64_t offset, int64_t length, void *destination) noexcept nogil
+    cdef int read_small(self, int64_t offset, int64_t length, int64_t limit, uint8_t *destination) noexcept nogil
+    cdef bint forget_page(self) noexcept
     cdef int hold(self, object buffer) except -1
     cdef int hold_below(self, object view) except -1
     cdef int raise_lost(self) except -1

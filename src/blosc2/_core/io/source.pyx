@@ -22,12 +22,12 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.errno cimport EISDIR, EMFILE, ENAMETOOLONG, ENOENT, ENOTDIR, errno
 from libc.stdint cimport int64_t, uint64_t, uint8_t
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, strchr
 
 from blosc2._core.io.memory cimport FRESH_LEAST, FRESH_MOST, bring_pages, is_fresh, use_large_pages
 from blosc2._core.io.readahead cimport B2_RANDOM, GUESSED, answers_late, is_due
-from blosc2._core.io.steps cimport counter_next, state_get, state_set
+from blosc2._core.io.steps cimport counter_next, state_change, state_get, state_set
 
 from blosc2.exceptions import FormatError, ShortReadError
 
@@ -472,6 +472,7 @@ cdef class Source:
 
     def __dealloc__(self):
         free(self.runs)
+        free(self.page.bytes)
         if self._holds_buffer:
             PyBuffer_Release(&self._view)
 
@@ -491,6 +492,40 @@ cdef class Source:
         if got == length:
             return READ_OK
         return READ_SHORT if got >= 0 else <int> -got
+
+    cdef int read_small(self, int64_t offset, int64_t length, int64_t limit, uint8_t *destination) noexcept nogil:
+        """What `read_into` does, a page at a time where small reads follow each other: a call of the system takes longer.
+
+        Bytes from `limit` on may change, and are not kept.
+        """
+        cdef Page *page = &self.page
+        cdef int64_t room = min(PAGE_LENGTH, min(limit, self.size) - offset)
+        cdef bint held = False
+        if self.fd < 0 or offset < 0 or length > room or not state_change(&page.busy, 0, 1):
+            return self.read_into(offset, length, destination)
+        held = page.begin <= offset and offset + length <= page.begin + page.length
+        if not held and page.last < offset <= page.last + PAGE_LENGTH:
+            page.length = 0
+            if page.bytes == NULL:
+                page.bytes = <uint8_t *> malloc(PAGE_LENGTH)
+            if page.bytes != NULL and positional_read(self.fd, page.bytes, room, offset) == room:
+                page.begin, page.length, held = offset, room, True
+        if held:
+            memcpy(destination, page.bytes + (offset - page.begin), <size_t> length)
+        page.last = offset
+        state_set(&page.busy, 0)
+        return READ_OK if held else self.read_into(offset, length, destination)
+
+    cdef bint forget_page(self) noexcept:
+        """Bytes failed a check: whether they may have come from the page, and the file itself has to be asked.
+
+        It may have shown others for a while, as when a copy of it was put in place.
+        """
+        cdef bint held = False
+        if state_change(&self.page.busy, 0, 1):
+            held, self.page.length = self.page.length > 0, 0
+            state_set(&self.page.busy, 0)
+        return held
 
     cdef int read_runs(self, int64_t offset, int64_t length, uint8_t *destination) noexcept nogil:
         """Copy bytes out of what has neither a descriptor nor one address: joined runs."""

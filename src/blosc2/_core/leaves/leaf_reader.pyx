@@ -391,7 +391,7 @@ cdef class LeafReader:
             local = source.base + member.header
         else:       # all of it in one read
             room = min(room, LOCAL_LENGTH + <int64_t> member.record.name_length + PADDING + member.size)
-            if room > LOADED or source.read_into(member.header, room, loaded):
+            if room > LOADED or source.read_small(member.header, room, self.archive.directory_offset, loaded):
                 return None
             local = loaded
         if not template.match(member.record.name, member.record.name_length, member.size, local, room, &chunk, &size):

@@ -476,7 +476,7 @@ cdef class Archive:
         else:
             # An extra field that aligns the data, and as much of it as there may be.
             wanted = min(room, self.directory_offset - member.header, LOCAL_LENGTH + length + ALIGNMENT_ROOM + member.size)
-            source.check(source.read_into(member.header, wanted, ahead), member.header, wanted)
+            source.check(source.read_small(member.header, wanted, self.directory_offset, ahead), member.header, wanted)
             have[0] = wanted
             header = ahead
         if not is_signature(header, 3, 4):
