@@ -250,6 +250,8 @@ class FrameUpdate:
         self.nbytes = int(frame.nbytes)
         self.table: Integers | None = None
         self._sizes: Integers | None = None
+        # While `_sizes` is None, all chunks but the last are full: by how many, and by how many bytes, they are more.
+        self._more = self._grown = 0
 
     def require_table(self, count: int) -> None:
         """Refuse a table of so many chunks instead of one value for all: making it takes too much (`allocation`)."""
@@ -295,10 +297,11 @@ class FrameUpdate:
             if frame.variable and frame.nbytes:
                 self._sizes = np.frombuffer(frame.chunk_sizes(), np.int64).copy()
             else:
+                nbytes = int(frame.nbytes) + self._grown
                 self.require_table(frame.nchunks)
-                self._sizes = np.full(frame.nchunks, frame.chunksize, np.int64)
-                if frame.nbytes and frame.nbytes % frame.chunksize:
-                    self._sizes[-1] = frame.nbytes % frame.chunksize
+                self._sizes = np.full(frame.nchunks + self._more, frame.chunksize, np.int64)
+                if nbytes and nbytes % frame.chunksize:
+                    self._sizes[-1] = nbytes % frame.chunksize
         return self._sizes
 
     @sizes.setter
@@ -354,8 +357,9 @@ class FrameUpdate:
             marks.append(own)
             lengths.append(size)
         end, shift = index + removed, len(marks) - removed
-        sizes = self.sizes
-        self._sizes = np.concatenate([sizes[:index], np.array(lengths, np.int64), sizes[end:]])
+        if not self._stay_full(index, end, lengths):
+            sizes = self.sizes
+            self._sizes = np.concatenate([sizes[:index], np.array(lengths, np.int64), sizes[end:]])
         if self.new:
             self.new = {n if n < index else n + shift: stored for n, stored in self.new.items() if not index <= n < end}
         offsets = self.offsets
@@ -365,16 +369,40 @@ class FrameUpdate:
             offsets[index:end] = marks
         self.new.update(new)
 
+    def _stay_full(self, index: int, end: int, added: list[int]) -> bool:
+        """Whether all chunks but the last stay full, if chunks of these sizes come instead of those up to `end`.
+
+        Then no table of sizes is needed, and it is noted what becomes of their number and bytes.
+        """
+        frame = self.frame
+        chunksize, count = int(frame.chunksize), int(frame.nchunks) + self._more
+        if self._sizes is not None or frame.variable or chunksize < 1:
+            return False
+        self.require_table(count)
+        nbytes, is_end, more = int(frame.nbytes) + self._grown, end == count, len(added) - (end - index)
+        if count + more == 0:
+            return False
+        if added:
+            last = added[-1]
+            may_be_short = is_end and last != chunksize
+            if not 0 < last <= chunksize or added.count(chunksize) < len(added) - may_be_short:
+                return False
+            if index == count and nbytes % chunksize:
+                return False
+        removed = (nbytes if is_end else end * chunksize) - min(index * chunksize, nbytes)
+        self._more += more
+        self._grown += sum(added) - removed
+        return True
+
     def settle(self) -> None:
         """Decide by the current sizes whether chunks are equal or variable, and how many bytes they have.
 
         A frame of variable chunks cannot have offsets without a chunk: they become stored ones.
         """
         frame, sizes = self.frame, self._sizes
+        self.nbytes = int(frame.nbytes) + self._grown if sizes is None else int(sizes.sum())
         if sizes is None:
-            self.nbytes = int(frame.nbytes)
             return
-        self.nbytes = int(sizes.sum())
         if len(sizes) == 0:
             self.vlblocks = self.variable = False
             return
