@@ -2,68 +2,138 @@
 
 from __future__ import annotations
 
+import atexit
 import operator
 import os
+import threading
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
-from itertools import islice
 from typing import Any, Final, Self
 
 from blosc2._core.io.sharing import item_of
-from blosc2._files import Pool
+from blosc2._files import no_thread
 from blosc2._options import get_nthreads
 from blosc2._tools.loading.samples import Dataset, Order, begin_loop, end_loop, in_epoch, naming, stacked
 from blosc2.storage import NoKeywords, takes, unexpected_keyword
+
+
+class _Shared:
+    """What threads and consumer share. It does not hold the latter: an iterator that nobody holds ends its threads."""
+
+    def __init__(self, make: Callable[[int], Any], first: int, stop: int, limit: int) -> None:
+        self.make = make
+        self.drawn = self.taken = first  # numbers that threads have begun with, and that were handed out
+        self.stop, self.limit = stop, limit
+        self.results: dict[int, tuple[Any, BaseException | None]] = {}  # with what was raised instead
+        # A finalizer may run in a thread that has the lock.
+        lock = threading.RLock()
+        self.ended, self.process = False, os.getpid()
+        self.threads: list[threading.Thread] = []
+        self.ready, self.not_full = threading.Condition(lock), threading.Condition(lock)
+
+    def work(self) -> None:
+        while True:
+            with self.not_full:
+                self.not_full.wait_for(lambda: self.drawn >= self.stop or self.drawn - self.taken < self.limit)
+                if self.drawn >= self.stop:
+                    return
+                number = self.drawn
+                self.drawn += 1
+            result: tuple[Any, BaseException | None]
+            try:
+                result = self.make(number), None
+            except BaseException as error:  # noqa: BLE001 - whatever it is, the consumer raises it
+                result = None, error
+            with self.ready:
+                self.results[number] = result
+                if result[1] is not None:
+                    self.stop = min(self.stop, number + 1)  # nobody takes what comes after it
+                    self.not_full.notify_all()
+                self.ready.notify_all()
+            del result
+
+    def end(self) -> None:
+        """Tell the threads to end. It waits for nothing: a collector may call it in a thread that has the lock."""
+        # What has ended when the program ends may be told again when even `os` is gone.
+        if self.ended or os.getpid() != self.process:  # the threads are those of a parent
+            return
+        with self.not_full:
+            self.stop = self.drawn
+            self.ended = True
+            self.results.clear()
+            end_loop(self)
+            self.not_full.notify_all()
+            self.ready.notify_all()
+
+    def close(self) -> None:
+        """End the threads, each after the result that it is making, and wait for them."""
+        self.end()
+        if self.threads and os.getpid() == self.process:
+            for thread in self.threads:
+                if thread is not threading.current_thread():
+                    thread.join()
+            self.threads = []
+
+
+_running: weakref.WeakSet[_Shared] = weakref.WeakSet()
+
+
+@atexit.register
+def _end_all() -> None:
+    """End all threads while Python can still run them."""
+    for shared in list(_running):
+        shared.close()
 
 
 class ReadAhead(Iterator[Any]):
     """The results of a function for the numbers ``first .. stop``, made by threads in any order, given in this one."""
 
     def __init__(self, make: Callable[[int], Any], first: int, stop: int, workers: int, prefetch: int) -> None:
-        self._make, self._numbers = make, iter(range(first, stop))
-        self._process, self._pool = os.getpid(), Pool(workers, "blosc2-loader")
-        self._waiting: deque[Future[Any]] = deque()
-        begin_loop(self._pool)
-        # Of an iterator that nobody holds. What goes on when the program ends is waited for by `concurrent.futures`.
-        self._ended = weakref.finalize(self, _end, self._pool, self._process)
-        self._ended.atexit = False
-        try:
-            for number in islice(self._numbers, workers * prefetch):
-                self._waiting.append(self._pool.submit(make, number))
-        except OSError:
-            self.close()
-            raise
+        self._stop = stop
+        self._shared = shared = _Shared(make, first, stop, workers * prefetch)
+        # Daemons, so that a program that ends in the middle of a loop gets to its exit handlers, which end them.
+        shared.threads += [
+            threading.Thread(target=shared.work, name=f"blosc2-loader-{number}", daemon=True)
+            for number in range(min(workers, max(stop - first, 0)))
+        ]
+        _running.add(shared)
+        begin_loop(shared)
+        weakref.finalize(self, shared.end).atexit = False
+        for number, thread in enumerate(shared.threads):
+            try:
+                thread.start()
+            except RuntimeError as error:
+                del shared.threads[number:]
+                if not number:  # else those that there are do all
+                    shared.end()
+                    raise no_thread(error) from None
+                break
 
     def __next__(self) -> Any:
-        if os.getpid() != self._process:
+        shared = self._shared
+        if os.getpid() != shared.process:
             raise RuntimeError("a loop over a loader does not go on in a forked process: begin one there")
-        try:
-            if not self._waiting:
-                raise StopIteration
-            result = self._waiting[0].result()
-            self._waiting.popleft()
-            for number in islice(self._numbers, 1):
-                self._waiting.append(self._pool.submit(self._make, number))
-        except BaseException:
+        with shared.ready:
+            number = shared.taken
+            shared.ready.wait_for(lambda: number >= self._stop or shared.ended or number in shared.results)
+            is_over = number not in shared.results
+            result, error = shared.results.pop(number, (None, None))
+            shared.taken += 1
+            shared.not_full.notify()
+        if is_over:
             self.close()
-            raise
+            raise StopIteration
+        if error is not None:
+            self.close()
+            try:
+                raise error
+            finally:
+                del error  # or it would refer to itself by its traceback
         return result
 
     def close(self) -> None:
         """End the threads, each after the result that it is making."""
-        self._waiting.clear()
-        self._ended()
-        if os.getpid() == self._process:  # else the threads are those of a parent
-            self._pool.shutdown()
-
-
-def _end(pool: Pool, process: int) -> None:
-    """Have threads begin nothing more. It waits for nothing: a collector may call it in any thread."""
-    if os.getpid() == process:
-        pool.shutdown(wait=False, cancel_futures=True)
-        end_loop(pool)
+        self._shared.close()
 
 
 #: Keywords of PyTorch's `DataLoader`.
