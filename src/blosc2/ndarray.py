@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -216,9 +217,10 @@ class NDArray(ReadableArray):
         axis = normalize_axis_index(axis, self.ndim)
         if axis == 0:
             return self.append(values)
-        items = _arrays.items_of(self._handle, values, self.dtype, None)
-        # A leaf is published with its store.
-        with self.transaction() if self._handle.key is None else self._handle.editing():
+        handle = self._handle
+        items = _arrays.items_of(handle, values, self.dtype, None)
+        # A leaf is published with its store, and what is in a transaction with all of that.
+        with handle.editing(), nullcontext() if handle.key or handle.in_transaction() else self.transaction():
             start = self.shape[axis]
             if items.ndim != self.ndim or any(
                 a != b for n, (a, b) in enumerate(zip(items.shape, self.shape)) if n != axis

@@ -281,16 +281,18 @@ class TreeStore(DictStore):
 
     def _copy_group(self, key: str, group: TreeStore) -> None:
         """Make a group with the leaves, groups and attributes of another one, all or none of them."""
-        names = list(group)  # the other one may be around this one
+        with group._table.lock:  # and not with that of this store: another thread may copy the other way
+            values = [(name, group[name]) for name in list(group)]
+            attributes = {name: value.attrs[:] for name, value in values if isinstance(value, TreeStore)}
+            of_group = group.attrs[:]
         with self._table.lock, _stores.AllOrNone(_stores.table_to_change(self._owner)):
             if key in self:
                 raise ValueError(f"Key {self._absolute(key)!r} exists; delete it first, or copy what is in the group")
             made = self.create_group(key)
-            made.attrs.update(group.attrs[:])
-            for name in names:
-                value = group[name]
-                if isinstance(value, TreeStore):
-                    made.create_group(name).attrs.update(value.attrs[:])
+            made.attrs.update(of_group)
+            for name, value in values:
+                if name in attributes:
+                    made.create_group(name).attrs.update(attributes[name])
                 else:
                     made[name] = value
 

@@ -101,3 +101,11 @@ def test_along_another_axis(place: str, axis: int, tmp_path: Path) -> None:
     np.testing.assert_array_equal(array[:], model)
     if place == "leaf":
         store.close()
+
+
+@pytest.mark.parametrize("place", ["memory", "file"])
+def test_along_another_axis_within_a_transaction(place: str, tmp_path: Path) -> None:
+    array = blosc2.zeros((2, 3), "i4", urlpath=None if place == "memory" else str(tmp_path / "a.b2nd"))
+    with array.transaction():
+        assert array.append(np.ones((2, 2)), axis=1) == 5
+    assert array[:].tolist() == [[0, 0, 0, 1, 1]] * 2

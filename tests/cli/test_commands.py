@@ -146,7 +146,7 @@ def test_what_is_not_there_names_what_is_close(folder: Path, run: Answer) -> Non
     assert "text.txt, byte 0: " in failing(run, "info", "text.txt")
 
 
-@pytest.mark.parametrize(("source", "named"), [("a.b2nd", "a.b2nd"), ("s.b2z/age", "age.b2nd")])
+@pytest.mark.parametrize(("source", "named"), [("a.b2nd", "a.b2nd"), ("s.b2z/age", "age.b2nd"), ("s.b2z", "s.b2z")])
 def test_a_folder_that_is_no_store_takes_no_copies(folder: Path, run: Answer, source: str, named: str) -> None:
     (folder / "plain").mkdir()
     assert failing(run, "cp", source, "plain").endswith(f"such as plain/{named}")
@@ -156,9 +156,11 @@ def test_a_folder_that_is_no_store_takes_no_copies(folder: Path, run: Answer, so
 
 
 def test_check_goes_on_after_what_is_missing(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", "--json", "none.b2z", "a.b2nd"]) == 2
+    (folder / "plain").mkdir()
+    assert main(["check", "--json", "none.b2z", "plain", "a.b2nd"]) == 2
     out, err = capfd.readouterr()
-    assert [(each["path"], each["ok"]) for each in json.loads(out)] == [("none.b2z", False), ("a.b2nd", True)]
+    found = [(each["path"], each["ok"]) for each in json.loads(out)]
+    assert found == [("none.b2z", False), ("plain", False), ("a.b2nd", True)]
     assert err.startswith("blosc2 check: ")
     assert "none.b2z" in err
 

@@ -269,6 +269,7 @@ def test_attributes_that_hdf5_has_not(tmp_path: Path) -> None:
 def test_numbers_of_attributes_are_kept_whatever_their_types(tmp_path: Path) -> None:
     values: dict[str, Any] = {
         "sizes": [1, 1, 2.5], "rows": [[1, 2], [3, 4.5]], "flags": [True, False], "seed": 2**63, "complex": 1 + 2j,
+        "none": np.array(5),
     }  # fmt: skip
     with blosc2.TreeStore(str(tmp_path / "a.b2z"), mode="w") as store:
         store["/x"] = np.arange(3)

@@ -325,6 +325,15 @@ def test_a_part_with_the_attributes_of_the_whole(
     assert {each.what for each in report.left_out} <= known
 
 
+def test_a_text_of_the_user_stays(tmp_path: Path) -> None:
+    tifffile.imwrite(tmp_path / "a.tif", STACK, imagej=True, metadata={"axes": "ZCYX"})
+    changed_copy(
+        tmp_path / "a.tif", tmp_path / "c.tif", STACK[:, 0], axes="ZYX", description="moved", voxel_sizes=[1, 2, 3]
+    )
+    with tifffile.TiffFile(tmp_path / "c.tif") as file:
+        assert file.pages[0].description == "moved"
+
+
 @pytest.mark.parametrize("keeps_description", [True, False])
 def test_sizes_of_voxels_are_those_of_the_attribute(tmp_path: Path, keeps_description: bool) -> None:
     """Tags that were copied say the old ones."""

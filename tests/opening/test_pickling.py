@@ -181,10 +181,12 @@ def test_relative_paths_after_the_working_directory_changed(tmp_path: Path, monk
     monkeypatch.chdir(tmp_path)
     blosc2.asarray(ITEMS, urlpath="x.b2nd")
     handles = [blosc2.open("x.b2nd", mode) for mode in ("r", "a")] + [blosc2.open("./x.b2nd", mmap_mode="r")]
+    handles.append(blosc2.asarray(ITEMS, urlpath="made.b2nd"))
     for suffix in ("b2z", "b2d", "b2e"):
         with (blosc2.EmbedStore if suffix == "b2e" else blosc2.TreeStore)(f"x.{suffix}", mode="w") as store:
-            store["/a"] = ITEMS
-        handles += [blosc2.open(f"x.{suffix}"), blosc2.open(f"x.{suffix}")["/a"]]
+            store["/a"] = store[f"/x.{suffix}/deeper/a"] = ITEMS
+        opened = blosc2.open(f"x.{suffix}")
+        handles += [opened, opened["/a"], opened[f"/x.{suffix}/deeper/a"]]
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path / "other")
     for handle in handles:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -613,6 +614,38 @@ def test_a_group_is_copied_whole(tree: Any, tmp_path: Path, from_itself: bool, i
         tree["/whole"] = source
         got = contents_of(tree["/whole"])
         assert {key: got[key] for key in everything} == everything
+
+
+@pytest.mark.parametrize("act", ["delete", "rename"])
+def test_objects_of_a_group_that_goes_are_not_counted(act: str, tmp_path: Path) -> None:
+    """The catalog counts them one by one, and passes over what goes as a whole."""
+    path = tmp_path / "t.b2z"
+    with blosc2.TreeStore(path, mode="w") as tree:
+        tree.update({f"/a/{n}": [n] for n in range(1200)} | {f"/b/{n}": [n] for n in range(80)} | {"/b/_meta": [1]})
+    with blosc2.TreeStore(path) as tree:
+        if act == "delete":
+            del tree["/b"]
+        else:
+            tree.rename("/b", "/z")
+    assert blosc2.check(path).ok
+    with blosc2.TreeStore(path) as tree:
+        tree["/a/new"] = [1]
+    assert blosc2.check(path).ok
+
+
+def test_two_threads_copy_groups_in_opposite_directions(tmp_path: Path) -> None:
+    with blosc2.TreeStore(tmp_path / "a.b2z") as a, blosc2.TreeStore(tmp_path / "b.b2z") as b:
+        for store in (a, b):
+            store.update({f"/g/{n}": np.arange(n + 1) for n in range(40)})
+
+        def copy(source: Any, target: Any) -> None:
+            for n in range(20):
+                target[f"/copy{n}"] = source["/g"]
+
+        with ThreadPoolExecutor(2) as pool:
+            for done in [pool.submit(copy, a, b), pool.submit(copy, b, a)]:
+                done.result(60)
+        assert len(a["/copy19"]) == len(b["/copy19"]) == 40
 
 
 def test_a_group_is_copied_all_or_not(tree: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -299,14 +299,14 @@ class Drafting(FrameHandle):
         self.check_between()
         if self._owner.pid != os.getpid():
             raise refusal(self.urlpath, self._owner.pid)
-        if self._behind or (self._draft is not None and not self._in_transaction()):
+        if self._behind or (self._draft is not None and not self.in_transaction()):
             self.refresh()
         return self._lock
 
     def refresh(self) -> bool:
         with self._lock:
             # A transaction, or a publication in whose middle this comes, has its own version until it ends.
-            if self._in_transaction() or self._busy.is_own:
+            if self.in_transaction() or self._busy.is_own:
                 return False
             while True:
                 self.settle()
@@ -357,7 +357,7 @@ class Drafting(FrameHandle):
         with self._lock:
             if self._lock.inherited:  # the change began before this process was forked
                 raise refusal(self.urlpath, self._lock.holder)
-            draft = self._draft if self._draft is not None and self._in_transaction() else None
+            draft = self._draft if self._draft is not None and self.in_transaction() else None
             self.check_between()
             if update.frame is not self.frame:
                 raise superseded()
@@ -379,7 +379,7 @@ class Drafting(FrameHandle):
         """Publish a change on disk, and wait for the disk if it is to be `durable`."""
         raise NotImplementedError
 
-    def _in_transaction(self) -> bool:
+    def in_transaction(self) -> bool:
         """Whether a transaction has begun. That of a parent process, in another thread, is none."""
         draft = self._draft
         if draft is not None and not draft.owner.is_here and not self._lock.inherited:
@@ -1485,7 +1485,7 @@ class FileHandle(Drafting):
             self.check_between()
             self.settle()
             disk = self._disk
-            if disk.is_doubtful and not self._in_transaction():
+            if disk.is_doubtful and not self.in_transaction():
                 self.publish(FrameUpdate(self.frame), fresh=True, durable=True)
             disk.begin_flush()
             sync_file(self._path)
@@ -1494,7 +1494,7 @@ class FileHandle(Drafting):
 
     def compact(self) -> Compaction:
         with self.editing():
-            if self._in_transaction():
+            if self.in_transaction():
                 raise RuntimeError("compact() is not possible in a transaction")
             before = self.frame.source.size
             self.publish(FrameUpdate(self.frame), fresh=True)

@@ -365,6 +365,10 @@ class FrameHandle:
         self.require_writable()
         raise NotImplementedError
 
+    def in_transaction(self) -> bool:
+        """Whether changes wait for the end of a transaction, in which no other can begin."""
+        return False
+
     def lock(self) -> None:
         """Enter `holding`; `unlock` leaves it."""
 

@@ -28,7 +28,7 @@ from blosc2._frames.update import (
     write_content,
     write_frame,
 )
-from blosc2._options import RemotePath, check_locking, check_new_modes, check_new_name, tell_of_mapping
+from blosc2._options import RemotePath, absolute_path, check_locking, check_new_modes, check_new_name, tell_of_mapping
 from blosc2.exceptions import ExistingFileError
 from blosc2.storage import MAX_OVERHEAD, Storage
 
@@ -148,6 +148,6 @@ def _opened_again(storage: Storage, options: HandleOptions) -> FrameHandle:
         return _frames.shared_handle(path, options, new=True)
     if not storage.contiguous:
         return _frames.directory_handle(path, options)
-    frame = open_frame(path, storage.mmap_mode)
+    frame = open_frame(absolute_path(path), storage.mmap_mode)
     tell_of_mapping(path, storage.mmap_mode, storage.initial_mapping_size, frame.source.size)
     return FileHandle(frame, options, path, new=True)

@@ -67,14 +67,19 @@ def remote_version(source: Source) -> tuple[Any, ...] | None:
     return None if remote is None else tuple(remote.version)
 
 
-def path_to_pickle(path: str, source: Source | None) -> str:
+def path_to_pickle(path: str, source: Source | None, key: str | None = None) -> str:
     """The path that a pickle of a handle holds. One of a server wants the version that the handle shows."""
     if isinstance(path, RemotePath):
         return path.anew(None if source is None else remote_version(source))
-    # The working directory may have changed since a relative path was opened; of a folder, a source is a file inside.
-    named = f"{os.sep}{os.path.normpath(path)}{os.sep}"
-    before, found, _ = f"{source and source.path}{os.sep}".rpartition(named)
-    return before + named[:-1] if found else absolute_path(path)
+    opened = None if source is None else source.path
+    if opened and not os.path.isabs(path):
+        # The working directory may have changed since. In a folder, a source is the file of a leaf, or of small ones.
+        named = f"{os.sep}{os.path.normpath(path)}"
+        for inside in (0, key.count("/") if key else 0, 1):
+            there: str = opened.rsplit(os.sep, inside)[0]
+            if there.endswith(named):
+                return there
+    return absolute_path(path)
 
 
 def path_of_any_version(path: str) -> str:

@@ -637,8 +637,8 @@ def recover_embedded(
             if not current:
                 lost.note("a map of values that the header does not lead to was used; later changes are lost")
         bad, sound = _damaged_chunks(frame)
-        if not is_sound and not _has_checksums(frame):
-            bad = set(range(frame.nchunks))
+        if not sound or (not is_sound and not _has_checksums(frame)):
+            bad = set(range(frame.nchunks))  # nothing tells which of them are right
         if not sound:
             lost.add("the map of values is not the one that was written: keys are as it has them now")
         for key in [key for key in wanted if key in entries]:
@@ -870,7 +870,7 @@ def _recover_members(
             lost.advance(wanted[name].size)
             byte_range = _recover(source, wanted[name], trouble, fill)
         else:
-            trouble.add(missing[name])
+            trouble.add(missing[name], key=_key_of(name))
         if byte_range is None and _is_leaf(source, name, wanted.get(name)):
             if older is None:
                 older = {}

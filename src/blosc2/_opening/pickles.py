@@ -47,7 +47,7 @@ def reduce_stored(stored: Stored) -> tuple[Any, ...]:
         given["cparams"] = handle.cparams
     if isinstance(handle, MemoryHandle) or handle.urlpath is None or handle.is_in_memory:
         return revive, (kind, stored.to_cframe(), handle.options.deserialize, given)
-    path = path_to_pickle(handle.urlpath, handle.published.source)
+    path = path_to_pickle(handle.urlpath, handle.published.source, handle.key)
     return reopen, (kind, path, handle.key, _how(handle), given, version_of(handle))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import _thread
 import errno
+import math
 import os
 import time
 import weakref
@@ -292,24 +293,36 @@ class SharedWriting(OuterBlock):
 
     def open(self, table: LeafTable, begin: Callable[[], None]) -> None:
         """Open the store by `begin`; if it is new, or mode "w" replaces it, make it now, under the lock."""
-        deadline = None if self._timeout is None else time.monotonic() + self._timeout
-        while True:
-            if table.session.mode == "a" and table.backend.exists():
-                begin()
-                return
-            wait = _LOOK_AGAIN if deadline is None else min(_LOOK_AGAIN, deadline - time.monotonic())
-            try:
-                self._writer_lock.acquire(max(0.0, wait))
-                break
-            except StoreLockedError:  # by who makes the store, or by who changes it as soon as it is there
-                if deadline is not None and time.monotonic() >= deadline:
-                    raise
+        if not self._take_to_make(table):
+            begin()
+            return
         try:
             begin()
             if table.pending.unwritten:
                 flush(table, durable=True)
         finally:
             self._writer_lock.release()
+
+    def _take_to_make(self, table: LeafTable) -> bool:
+        """Take the lock for a store that is made or replaced; False if there is one to open, which needs none."""
+        if table.session.mode != "a":
+            self._writer_lock.acquire(self._timeout)
+            return True
+        begun = time.monotonic()
+        waited = False
+        while not table.backend.exists():
+            left = math.inf if self._timeout is None else max(0.0, begun + self._timeout - time.monotonic())
+            try:
+                self._writer_lock.acquire(min(_LOOK_AGAIN, left))
+            except StoreLockedError:  # by who makes the store, or by who changes it as soon as it is there
+                if left == 0:
+                    raise
+                waited = True
+                continue
+            return True
+        if waited:
+            told_wait(self._writer_lock.path, begun)
+        return False
 
     def renew(self) -> bool:
         """In a forked child: see `Lock.renew`. The lock for writing is the parent's."""

@@ -647,7 +647,8 @@ cdef class CatalogPatch:
         cdef int64_t at = 0, position
         cdef bint is_there
         self.known = LeafKinds()
-        if not self.known.go_on_from(self.catalog):
+        # Objects of other packages are counted one by one, and groups that are gone are passed over.
+        if not self.known.go_on_from(self.catalog) or (self.catalog.tables and self.ranges.count):
             return False
         self.tables, self.offset = self.catalog.tables, others_size
         self.runs.rewind()

@@ -1316,7 +1316,7 @@ cdef class ReadMany(Read):
     others : list of int
         The numbers of keys for which it gave None.
     large : list of int
-        Those of selections that touch so many chunks that each is better read by itself.
+        Those of selections that touch so many chunks that each is better read by itself, or all of what is checked as one.
     shape : tuple or None
         The shape of each selection, where all but `others` have the same.
     touched_nbytes : int

@@ -73,7 +73,7 @@ def frame_of(
     if isinstance(value, _stores.ForeignObject):
         raise _unsupported(value, key, path, "it has several leaves, which only store[key] = ... of a TreeStore copies")
     if isinstance(value, (Mapping, AbstractSet)):
-        if isinstance(value, _stores.Store):
+        if hasattr(value, "get_subtree"):
             raise _unsupported(value, key, path, "store[key] = group of a TreeStore copies it")
         if type(value).__module__.partition(".")[0] == "xarray":
             raise _unsupported(value, key, path, "blosc2.to_store writes its variables", "give one of them")

@@ -23,6 +23,7 @@ from blosc2._files import Progress, remote_source
 from blosc2._options import lacking, local_path, remote_path, scheme_of
 from blosc2._tools import demo
 from blosc2._tools.cli.words import in_commands, told
+from blosc2.exceptions import FormatError
 from blosc2.version import __version__
 
 __all__ = ["main"]
@@ -96,7 +97,7 @@ def check_paths(paths: Iterable[str], *, quiet: bool, as_json: bool = False, bar
         try:
             with _here(path, bar, quiet=quiet) as (file, name), bar(name) as progress:
                 report = _integrity.check(file, progress=progress)
-        except OSError as error:
+        except (OSError, FormatError) as error:
             failed = True
             print(f"blosc2 check: {told(error)}", file=sys.stderr)
             if as_json:

@@ -69,7 +69,8 @@ def _copy(sources: tuple[str, ...], target: str, *, force: bool, timeout: float,
     kinds = locations.may_be_store, is_directory_frame
     if not where.key and os.path.isdir(where.path) and not any(is_kind(where.path) for is_kind in kinds):
         name = os.path.basename(sources[0].rstrip("/")) or "x"
-        example = os.path.join(target, name if name.endswith((".b2nd", ".b2frame")) else f"{name}.b2nd")
+        named = name.endswith((".b2nd", ".b2frame", *STORES))
+        example = os.path.join(target, "all.b2z" if len(sources) > 1 else name if named else f"{name}.b2nd")
         raise LocationError(f"{target} is a folder, and no store: name the file or store to make, such as {example}")
     if not where.key and not _is_store_path(where.path):
         _copy_to_file(sources, where.path, force=force)

@@ -829,6 +829,7 @@ def _set_attributes(key: str, found: Any, attributes: Mapping[str, Any]) -> Iter
         if not (as_bytes or numbers is not None or texts or single):
             yield LeftOut(key, f"attribute {name!r}", f"HDF5 has no counterpart of such a {type(value).__name__}")
             continue
+        is_one = isinstance(value, np.ndarray) and not value.shape and value.dtype in conversion.PLAIN
         try:
             plain = value if numbers is None else numbers
             stored, dtype = as_bytes or (plain, h5py.string_dtype() if texts else None)
@@ -844,7 +845,9 @@ def _set_attributes(key: str, found: Any, attributes: Mapping[str, Any]) -> Iter
             yield LeftOut(key, what, f"{why}, without zeros at its end") if ends else Changed(key, what, why)
         elif isinstance(value, np.ndarray) and value.dtype.kind == "V" and not (value.shape or value.dtype.names):
             yield Changed(key, f"the type of attribute {name!r}", "an opaque value comes back as bytes")
-        elif isinstance(value, (int, complex)) and not same_value(conversion.storable(found.attrs[name]), value):
-            yield Changed(key, f"the type of attribute {name!r}", "the number comes back as an array of one")
+        elif (isinstance(value, (int, complex)) or is_one) and not same_value(
+            conversion.storable(found.attrs[name]), value
+        ):
+            yield Changed(key, f"the type of attribute {name!r}", "it comes back as a number, or an array of one")
         elif value is not given:
             yield Changed(key, f"the type of attribute {name!r}", conversion.OF_TUPLES)

@@ -242,7 +242,7 @@ class NewNetCDF(Target):
         # The dimensions without a limit, by their group.
         self._unlimited: dict[str, list[str]] = {}
         self._lengths: dict[tuple[str, str], int] = {}
-        # The groups of the variables that have a dimension, by its name.
+        # The groups in or below which a variable has a dimension, by its name.
         self._users: dict[str, set[str]] = {}
         self._owners = Dimensions()
 
@@ -329,7 +329,7 @@ class NewNetCDF(Target):
                 self._lengths[path, one] = length
                 unlimited = one in self._unlimited.get(path, ())
                 (self._file[path] if path else self._file).createDimension(one, None if unlimited else length)
-            self._users.setdefault(one, set()).add(f"{here}/")
+            self._note_user(here, one)
             found.append(one)
         return found
 
@@ -341,7 +341,14 @@ class NewNetCDF(Target):
         around = self._length_of(self._file[path] if path else self._file, dimension)
         if around in (None, length) or (path, dimension) in self._lengths:
             return False
-        return not any(user.startswith(f"{path}/") for user in self._users.get(dimension, ()))
+        return path not in self._users.get(dimension, ())
+
+    def _note_user(self, path: str, dimension: str) -> None:
+        """Note that a variable of a group has a dimension."""
+        users = self._users.setdefault(dimension, set())
+        while path not in users:
+            users.add(path)
+            path = path.rpartition("/")[0]
 
     def _length_of(self, group: Any, dimension: str) -> int | None:
         """How long a dimension is that a group sees; None if there is none of this name."""
@@ -388,6 +395,12 @@ def _set_attributes(key: str, found: Any, attributes: Mapping[str, Any]) -> Iter
         stored = plain if numbers is None else numbers
         if isinstance(stored, (bool, np.bool_)) or not isinstance(stored, (str, int, float, list, np.ndarray)):
             why = f"netCDF has no {type(stored).__name__}"
+        elif (
+            "\0" in stored
+            if isinstance(stored, str)
+            else isinstance(stored, list) and "\0" in "".join(map(str, stored))
+        ):
+            why = "netCDF ends texts at a zero character"
         elif isinstance(stored, list) and not all(isinstance(one, str) for one in stored):
             why = "only lists of texts or of numbers have a counterpart"
         elif isinstance(stored, np.ndarray) and (stored.ndim > 1 or stored.dtype.kind == "b"):

@@ -6,9 +6,11 @@ What such a file says of the array is compared with its attributes when it is wr
 from __future__ import annotations
 
 import logging
+import re
 import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from threading import get_ident
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -191,6 +193,8 @@ _ARGUMENTS: Final = frozenset((
     "axes", "photometric", "description", "voxel_sizes", "XResolution", "YResolution", "ResolutionUnit", "Software",
     "DateTime", "BitsPerSample", "ExtraSamples", "ColorMap",
 ))  # fmt: skip
+# How descriptions begin that programs write, of the shape and sizes of the array.
+_BY_PROGRAM: Final = re.compile(r"\s*(ImageJ=|\{\s*\"shape\"|shape=|<\?xml|<OME)")
 # Tags that say how large pixels are, as sizes of voxels do.
 _OF_SIZES: Final = ("XResolution", "YResolution", "ResolutionUnit")
 #: How many numbers a pixel has in pictures of a mode, as Pillow calls them.
@@ -230,7 +234,9 @@ class NewTiff(_NewImage):
     def _write(self, items: np.ndarray[Any, Any], attributes: dict[str, Any]) -> None:
         """Write the file, without what was copied of an array of another shape or other sizes of voxels."""
         fitting = None
-        for stale in ((), _OF_SIZES, ("description",), (*_OF_SIZES, "description")):
+        told = attributes.get("description")
+        by_program = ("description",) if isinstance(told, str) and _BY_PROGRAM.match(told) else ()
+        for stale in dict.fromkeys(((), _OF_SIZES, by_program, (*_OF_SIZES, *by_program))):
             if stale and attributes.keys().isdisjoint(stale):
                 continue
             kept = {name: value for name, value in attributes.items() if name not in stale}
@@ -241,7 +247,7 @@ class NewTiff(_NewImage):
                     return
                 if fitting is None or (fitting[0] and not is_doubted):
                     fitting = is_doubted, kept
-        if fitting is not None:  # no form of the file has these sizes
+        if fitting is not None and fitting[1] is not kept:  # no form of the file has these sizes
             self._write_all(items, fitting[1])
 
     def _read_back(self) -> tuple[tuple[int, ...] | None, Any, bool]:
@@ -249,6 +255,8 @@ class NewTiff(_NewImage):
         log, told = logging.getLogger("tifffile"), list[logging.LogRecord]()
 
         def keep(record: logging.LogRecord) -> bool:
+            if record.thread != get_ident():
+                return True
             told.append(record)
             return False
 
