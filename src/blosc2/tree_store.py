@@ -282,9 +282,7 @@ class TreeStore(DictStore):
     def _copy_group(self, key: str, group: TreeStore) -> None:
         """Make a group with the leaves, groups and attributes of another one, all or none of them."""
         with group._table.lock:  # and not with that of this store: another thread may copy the other way
-            values = [(name, group[name]) for name in list(group)]
-            attributes = {name: value.attrs[:] for name, value in values if isinstance(value, TreeStore)}
-            of_group = group.attrs[:]
+            values, attributes, of_group = _all_of(group)
         with self._table.lock, _stores.AllOrNone(_stores.table_to_change(self._owner)):
             if key in self:
                 raise ValueError(f"Key {self._absolute(key)!r} exists; delete it first, or copy what is in the group")
@@ -412,6 +410,12 @@ class TreeStore(DictStore):
         """
         self._table.session.check_open()
         return _stores.draw_store(self.get_subtree(group), depth, lines)
+
+
+def _all_of(group: TreeStore) -> tuple[list[tuple[str, Any]], dict[str, Any], dict[str, Any]]:
+    """The leaves and groups in a group, the attributes of these groups, and those of the group itself."""
+    values = [(name, group[name]) for name in list(group)]
+    return values, {name: value.attrs[:] for name, value in values if isinstance(value, TreeStore)}, group.attrs[:]
 
 
 class SubtreeView(TreeStore):
