@@ -566,7 +566,7 @@ def test_a_wrong_bit_among_values_that_share_a_checksum(name: str, summed: bool,
                 continue
             doubtful = {one.key for one in report.notes if "may not be" in one.problem}
             some += len(doubtful)
-            assert fill == 0 or not doubtful
+            assert fill == 0 or not doubtful & values.keys()
             if name == "x.b2e" and not summed:
                 continue  # nothing tells a wrong value
             with blosc2.open(str(target)) as store:

@@ -324,13 +324,8 @@ def read_picture(
     in_colour = items.ndim > len(sides)
     attributes = getattr(array, "vlmeta", {})
     palette = None if in_colour or span or percentiles else palette_of(attributes)
-    if (
-        palette is not None
-        and items.dtype.kind == "u"
-        and items.ndim == 2
-        and items.size
-        and items.max() < len(palette)
-    ):
+    are_numbers = items.dtype.kind == "u" and items.ndim == 2 and items.size > 0
+    if palette is not None and are_numbers and items.max() < len(palette):
         return Picture(items, palette[items], small, whole, 0, 255, True, meaning="colours of its palette")
     items, meaning = (items, "") if in_colour else as_meant(items, attributes)
     if in_colour or span or percentiles:

@@ -293,9 +293,8 @@ def _replace(value: Any, *, level: int, texts: bool = False) -> Any:
         return msgpack.ExtType(_NDARRAY, _pack(_describe_array(value), level + 1, defaults))
     to_cframe = getattr(type(value), "to_cframe", None)
     if to_cframe is not None:
-        if texts and hasattr(
-            value, "__array__"
-        ):  # an array of this package, which is read with deserialize="full" alone
+        # An array of this package would be read with deserialize="full" alone.
+        if texts and hasattr(value, "__array__"):
             return _replace(np.asarray(value), level=level)
         return msgpack.ExtType(_FRAME, to_cframe(value))
     # Subclasses become their base: an OrderedDict, for instance, a dict.

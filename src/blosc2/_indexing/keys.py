@@ -55,8 +55,8 @@ def lossless(value: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
     """A value as an array, which has all of it.
 
     `TypeError` for a masked array, which would lose its mask, and for a table of pandas whose columns have several
-    types, which would lose them. `ValueError` for bytes or texts with zeros at their end,
-    which NumPy's types of fixed length do not tell from what fills them up.
+    types, which would lose them. `ValueError` for bytes or texts with zeros at their end, which NumPy's types of fixed
+    length do not tell from what fills them up.
     """
     _refuse_mask(value)
     array = as_dtype(value, dtype)

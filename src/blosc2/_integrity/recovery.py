@@ -785,7 +785,10 @@ def _scan(source: Source, offset: int, stop: int, lost: Findings) -> dict[str, B
             lost.add("too much of the file looks like frames and is none: the search was ended", offset=at)
             break
         if frame.frame_len <= stop - at and check_frames.is_whole_frame(source, at, frame.frame_len):
-            leaves[f"/recovered/{len(leaves) + 1:04}"] = (source, at, frame.frame_len)
+            key = f"/recovered/{len(leaves) + 1:04}"
+            leaves[key] = (source, at, frame.frame_len)
+            if not _has_checksums(frame):
+                lost.unverified("it has no checksum of its own: it decodes, but may not be what was stored", key=key)
             behind = at + frame.frame_len
     return leaves
 

@@ -66,8 +66,8 @@ def cp(sources: tuple[str, ...], target: str, force: bool, timeout: float) -> No
 
 def _copy(sources: tuple[str, ...], target: str, *, force: bool, timeout: float, shown: str = "") -> None:
     where = locations.located(target)
-    kinds = locations.may_be_store, is_directory_frame
-    if not where.key and os.path.isdir(where.path) and not any(is_kind(where.path) for is_kind in kinds):
+    is_ours = locations.may_be_store(where.path) or is_directory_frame(where.path)
+    if not where.key and os.path.isdir(where.path) and not is_ours:
         name = os.path.basename(sources[0].rstrip("/")) or "x"
         named = name.endswith((".b2nd", ".b2frame", *STORES))
         example = os.path.join(target, "all.b2z" if len(sources) > 1 else name if named else f"{name}.b2nd")
