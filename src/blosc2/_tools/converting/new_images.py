@@ -233,22 +233,23 @@ class NewTiff(_NewImage):
 
     def _write(self, items: np.ndarray[Any, Any], attributes: dict[str, Any]) -> None:
         """Write the file, without what was copied of an array of another shape or other sizes of voxels."""
-        fitting = None
+        fitting: tuple[bool, dict[str, Any]] | None = None
         told = attributes.get("description")
         by_program = ("description",) if isinstance(told, str) and _BY_PROGRAM.match(told) else ()
         for stale in dict.fromkeys(((), _OF_SIZES, by_program, (*_OF_SIZES, *by_program))):
             if stale and attributes.keys().isdisjoint(stale):
                 continue
             kept = {name: value for name, value in attributes.items() if name not in stale}
-            self._write_all(items, kept)
+            self._write_as(items, kept, is_trial=True)
             shape, sizes, is_doubted = self._read_back()
-            if shape == items.shape:
-                if not is_doubted and _are_close(sizes, attributes.get("voxel_sizes", sizes)):
-                    return
-                if fitting is None or (fitting[0] and not is_doubted):
-                    fitting = is_doubted, kept
-        if fitting is not None and fitting[1] is not kept:  # no form of the file has these sizes
-            self._write_all(items, fitting[1])
+            if shape != items.shape:
+                continue
+            if not is_doubted and _are_close(sizes, attributes.get("voxel_sizes", sizes)):
+                fitting = False, kept
+                break
+            if fitting is None or (fitting[0] and not is_doubted):
+                fitting = is_doubted, kept
+        self._write_as(items, attributes if fitting is None else fitting[1])
 
     def _read_back(self) -> tuple[tuple[int, ...] | None, Any, bool]:
         """The shape and the sizes of voxels that a reader finds, and whether it warns; no shape of a wrong file."""
@@ -270,7 +271,8 @@ class NewTiff(_NewImage):
             log.removeFilter(keep)
         return back.shape, back.attributes.get("voxel_sizes"), bool(told)
 
-    def _write_all(self, items: np.ndarray[Any, Any], attributes: dict[str, Any]) -> None:
+    def _write_as(self, items: np.ndarray[Any, Any], attributes: dict[str, Any], *, is_trial: bool = False) -> None:
+        """Write the file with these attributes; for a trial, all but the items, of which it has only the room."""
         import tifffile
 
         if items.ndim < 2:
@@ -293,7 +295,9 @@ class NewTiff(_NewImage):
             how["metadata"] = None
         how |= _resolution(attributes, axes, how.get("metadata"))
         how |= {"software": _as_text(attributes.get("Software") or False), "datetime": attributes.get("DateTime")}
-        tifffile.imwrite(self.partial, items, **how)
+        if is_trial:
+            how |= {"shape": items.shape, "dtype": items.dtype}
+        tifffile.imwrite(self.partial, None if is_trial else items, **how)
 
 
 def _are_close(one: Any, other: Any) -> bool:
