@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from store_makers import before_sync
 
 import blosc2
 from blosc2._backends.zip.unfinished_append import END_WITH_CHECKSUM
@@ -34,7 +35,7 @@ def half_written_store(name: str, cut: int) -> tuple[bytes, bytes]:
             trial.write_bytes(data)
             with blosc2.TreeStore(str(trial), mode="a") as store:
                 store["/b"] = np.random.default_rng(size).integers(0, 256, size, "u1")
-            made = trial.read_bytes()
+            made = before_sync(trial.read_bytes())
             if -(len(made) - END_WITH_CHECKSUM) % SECTOR == cut:
                 border = len(made) - END_WITH_CHECKSUM + cut
                 return made[: border - cut] + bytes(cut) + made[border:], made[:border] + bytes(END_WITH_CHECKSUM - cut)

@@ -16,6 +16,7 @@ from fixture_kit import manifest
 from fixture_kit.checked_files import FILES, MEMORY, NUMBERS, archive, archive_changed, array, embedded
 from fixture_kit.isolated import Worker
 from store_kit import tree_state
+from store_makers import before_sync
 
 import blosc2
 from blosc2._core.io.checksum import crc32c
@@ -210,7 +211,7 @@ def test_an_unfinished_append_is_no_damage(tmp_path: Path) -> None:
         assert not report.unverified
     path = tmp_path / "y.b2z"
     archive_changed(path)
-    data = bytearray(path.read_bytes())
+    data = bytearray(before_sync(path.read_bytes()))
     directory = data.rindex(b"PK\1\2")
     data[directory] ^= 1
     path.write_bytes(data)

@@ -1,11 +1,13 @@
-"""The last write of a `.b2z` of which a disk took one sector and not the other: `check` says what readers say."""
+"""The last write of a `.b2z` of which a disk took one sector and not the other, and files that were cut short later."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from store_makers import before_sync
 
 import blosc2
 from blosc2._backends.zip.unfinished_append import END_WITH_CHECKSUM
@@ -26,7 +28,7 @@ def crossing(path: Path, cut: int) -> tuple[bytes, int]:
             store["/noise"] = NOISE[: SECTOR + size]  # each byte of it is one more before the end record
         missing = (END_WITH_CHECKSUM - cut - path.stat().st_size) % SECTOR
         if not missing:
-            return path.read_bytes(), first
+            return before_sync(path.read_bytes()), first
         size = (size + missing) % SECTOR
     raise AssertionError("the border is not met")
 
@@ -59,3 +61,51 @@ def test_one_sector_of_the_last_write(cut: int, tmp_path: Path) -> None:
             store["/next"] = np.arange(2)
         with blosc2.open(str(path)) as store:
             assert sorted(store) == sorted([*shown, "/next"])
+
+
+def flushed(path: Path) -> None:
+    with blosc2.TreeStore(path, "w") as store:
+        for n in range(3):
+            store[f"/{n}"] = NOISE
+            store.flush(durable=n != 1)
+
+
+def flushed_lazily(path: Path) -> None:
+    with blosc2.TreeStore(path, "w") as store:
+        for n in range(3):
+            store[f"/{n}"] = NOISE
+            store.flush(durable=False)
+
+
+def reopened(path: Path) -> None:
+    for n in range(3):
+        with blosc2.TreeStore(path, "a") as store:
+            store[f"/{n}"] = NOISE
+
+
+def shared(path: Path) -> None:
+    with blosc2.TreeStore(path, "a", locking=True) as one, blosc2.TreeStore(path, "a", locking=True) as other:
+        for n in range(4):
+            (one, other)[n % 2][f"/{n}"] = NOISE
+
+
+def converted(path: Path) -> None:
+    source = path.with_suffix(".npz")
+    np.savez(source, a=NOISE, b=NOISE)
+    blosc2.convert(source, path)
+
+
+@pytest.mark.parametrize("make", [flushed, flushed_lazily, reopened, shared, converted])
+def test_a_store_that_was_cut_short_shows_no_older_version(make: Callable[[Path], None], tmp_path: Path) -> None:
+    path, cut = tmp_path / "x.b2z", tmp_path / "cut.b2z"
+    make(path)
+    assert blosc2.check(path).ok
+    data = path.read_bytes()
+    for size in (*range(0, len(data) - END_WITH_CHECKSUM, 97), len(data) - END_WITH_CHECKSUM):
+        cut.write_bytes(data[:size])
+        with pytest.raises(blosc2.FormatError):
+            blosc2.open(cut)
+        assert not blosc2.check(cut).ok
+        with pytest.raises(blosc2.FormatError):
+            blosc2.TreeStore(cut, "a")
+        assert cut.read_bytes() == data[:size]

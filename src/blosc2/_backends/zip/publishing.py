@@ -23,7 +23,8 @@ from blosc2._backends.layout import (
     pieces,
     whole,
 )
-from blosc2._backends.zip.members import EMBED_NAME, SMALL_MEMBER, Members
+from blosc2._backends.zip.members import EMBED_NAME, END_WITH_CHECKSUM, SMALL_MEMBER, Members
+from blosc2._backends.zip.unfinished_append import DIGITS, end_with_checksum
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
@@ -42,6 +43,7 @@ from blosc2._files import (
     identity_of,
     remove_leftovers,
     sync_descriptor,
+    sync_folder,
     told,
 )
 from blosc2._frames import parts_with_checksums
@@ -61,6 +63,10 @@ _LARGE: Final = 8 << 20
 _LEAST: Final = 1 << 14
 #: An archive that is written to is written anew when it has twice the bytes that it needs, and these.
 SLACK: Final = 1 << 20
+# The first bytes of an end record, and what they become when a later version is durable. They differ by the polynomial
+# of CRC-32C, so that the file checksum stays as it is.
+_END_MARK: Final = b"PK\5\6\0"
+_OLDER_MARK: Final = (int.from_bytes(_END_MARK, "little") ^ (0x82F63B78 << 1 | 1)).to_bytes(5, "little")
 # Leaves whose record offsets are looked up at a time when an archive is compacted.
 _TOGETHER: Final = 4096
 
@@ -219,9 +225,12 @@ def publish(
         end = writer.position
         backend.behind = backend.new_file is None  # until it is read, or taken back
         writer.write_end()
-        if in_place:
-            sync_descriptor(backend.descriptor)
         if backend.new_file is None:
+            if members is not None:
+                backend.older.append(members.archive.end - END_WITH_CHECKSUM)
+            if durable:
+                sync_descriptor(backend.descriptor)
+                _hide_older(backend, backend.descriptor)
             before, backend.identity = backend.identity, identity_of(os.fstat(backend.descriptor))
             backend.written += backend.identity[2] - (before[2] if before is not None else 0)
             backend.may_compact = backend.identity[2] > _LEAST
@@ -229,6 +238,8 @@ def publish(
             backend.floor, backend.is_unfinished = backend.identity[2], False
         else:
             _commit(backend, backend.new_file, durable=durable)
+            backend.older = []
+        backend.is_unsettled = not durable
         backend.end_writing(quietly=durable)
         backend.own_catalog = writer.cataloged
         backend.new_entries = None if embed is None else embed.entries
@@ -238,6 +249,28 @@ def publish(
         else:
             _take_back(backend, writer, end)
         raise
+
+
+def _hide_older(backend: ZipBackend, descriptor: int) -> None:
+    """Change the end records of versions before a durable one: a file that is cut short must not show them."""
+    for position in backend.older:
+        with suppress(OSError):  # what is published stays so
+            record = os.pread(descriptor, END_WITH_CHECKSUM, position)
+            if record[:-DIGITS] == end_with_checksum(position, record):
+                os.pwrite(descriptor, _OLDER_MARK, position)
+    backend.older = []
+
+
+def make_durable(backend: ZipBackend) -> None:
+    """Make durable what was published without waiting for the disk; nothing is left to do if it is gone."""
+    with suppress(FileNotFoundError), backend.owner.open_raw(backend.root, "r+b") as file:
+        is_own = identity_of(os.fstat(file.fileno())) == backend.identity
+        sync_descriptor(file.fileno())
+        sync_folder(backend.root)
+        if is_own:
+            _hide_older(backend, file.fileno())
+            backend.identity = identity_of(os.fstat(file.fileno()))
+    backend.is_unsettled = False
 
 
 def _commit(backend: ZipBackend, new: NewFile, *, durable: bool) -> None:
