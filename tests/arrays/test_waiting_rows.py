@@ -764,14 +764,21 @@ def test_a_change_of_another_process_is_noticed(tmp_path: Path) -> None:
     assert len(seen_by_others(path)) == 4
 
 
-def test_a_file_that_is_gone_is_noticed(tmp_path: Path) -> None:
+def test_what_waits_for_a_file_that_was_moved_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "x.b2nd"
-    array, rows = new(path, 3), rows_of(3)
+    array, rows = new(path, 3), rows_of(3, seed=1)
     array.append(rows[0])
-    path.unlink()
-    with pytest.raises(FileNotFoundError, match=r"waited .* lost"):
-        array.flush()
-    np.testing.assert_array_equal(array[:], rows)  # which stays open
+    moved = path.rename(tmp_path / "moved.b2nd")
+    for _ in range(2):
+        with pytest.raises(FileNotFoundError, match="still in memory"):
+            array.flush()
+    blosc2.open(moved)  # which publishes what waits for a file
+    array.append(rows[1])
+    array.save(tmp_path / "saved.b2nd")
+    moved.rename(path)
+    array.append(rows[2])
+    array.flush()
+    np.testing.assert_array_equal(blosc2.open(path)[:], [*rows_of(3), *rows])
 
 
 @pytest.mark.filterwarnings("error")

@@ -330,8 +330,8 @@ class Growth:
             if _is_between(identity, size, self._later):
                 return False  # somebody else published in between, and there cannot be that many dead bytes yet
             # To look costs a read for each chunk: that is done once for as many bytes as are written meanwhile.
-            step = max(self.slack, _LOOK * update.frame.nchunks)
-            if durable and version.start // step == size // step:
+            step, shrinks = max(self.slack, _LOOK * update.frame.nchunks), update.nbytes < update.frame.nbytes
+            if durable and not shrinks and version.start // step == size // step:
                 return False
         lengths = self._pending = self._after(update)
         live = _live(update, lengths, version.tables)

@@ -448,8 +448,8 @@ STILL_WAITS: Final = (
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether changes that wait can never be published after an error: the file is gone, or another one."""
-    return isinstance(error, (StaleHandleError, FileNotFoundError, FormatError))
+    """Whether changes that wait can never be published after an error: the file is another one."""
+    return isinstance(error, (StaleHandleError, FormatError))
 
 
 class Waiting:
@@ -726,6 +726,8 @@ def publish_beside(changing: FileHandle) -> None:
             handle.check_between()
             try:
                 handle.settle(forget=False)
+            except FileNotFoundError:
+                pass
             except Exception as error:
                 if not is_lost(error):
                     raise
@@ -1342,7 +1344,7 @@ class FileHandle(Drafting):
         self.settle(forget=forget)
         with self._lock:
             growth = self._growth
-            if growth is None or self._draft is not None or self._behind or self.locking:
+            if growth is None or self._draft is not None or self._behind:
                 return
             if not growth.may_be_compacted(int(self.frame.frame_len)) or self._lock.inherited:
                 return

@@ -499,8 +499,8 @@ def leave_compact(table: LeafTable) -> None:
     All of it is durable, and the compacted store is, too.
     """
     session, backend = table.session, table.backend
-    if session.sharing is not None or backend.named is None:
-        return
+    if backend.named is None or (session.sharing is not None and not backend.is_worth_compacting()):
+        return  # and wait for nobody
     with table.lock, Change(session), suppress(OSError, FormatError, MemoryError):
         if (
             session.closed

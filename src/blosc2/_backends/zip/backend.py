@@ -305,8 +305,9 @@ class ZipBackend(TieredBackend):
 
     def has_outgrown(self, *, shared: bool) -> bool:
         members, size = self.members, self.size()
-        # What this handle has found may be of use, whatever it is.
-        if members is None or members.archive.file_checksum is None or (not shared and 2 * self.written < size):
+        if members is None or members.archive.file_checksum is None:
+            return False
+        if not shared and 2 * self.written < size and len(members.archive) > _FEW_MEMBERS:  # as when it is closed
             return False
         # It takes long to find out: not before it has grown as much again, also where it cannot be written anew.
         enough = 2 * members.used_bytes() + archives.publishing.SLACK
