@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 from pathlib import Path
 from typing import Any
@@ -47,3 +48,10 @@ def test_a_name_leads_to_something(name: str) -> None:
         pytest.importorskip("torch")
     value_of(name)
     assert NAMED.count(name) == 1
+
+
+@pytest.mark.parametrize("name", ["NDArray", "SChunk", "ObjectArray", "BatchArray"])
+def test_classes_show_no_hooks(name: str) -> None:
+    kind = value_of(name)
+    shown = {one for one in dir(kind) if not one.startswith("_")}
+    assert not {one for one in shown if isinstance(inspect.getattr_static(kind, one), staticmethod)}

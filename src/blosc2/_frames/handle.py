@@ -562,22 +562,22 @@ class Stored(HandleProperties):
     __slots__ = ("__weakref__", "_handle", "_vlmeta_")
     _handle: FrameHandle
     #: Checks the file of an object, by its handle; or what lies at a path, or the bytes of a store; see `_opening`.
-    checker: ClassVar[Callable[..., CheckReport] | None] = None
+    _checker: ClassVar[Callable[..., CheckReport] | None] = None
     #: Says which chunks a key touches; see `_opening`.
-    touched: ClassVar[Callable[..., Any] | None] = None
+    _touched: ClassVar[Callable[..., Any] | None] = None
     #: Says how an object travels; see `_opening`.
-    reducer: ClassVar[Callable[..., tuple[Any, ...]] | None] = None
+    _reducer: ClassVar[Callable[..., tuple[Any, ...]] | None] = None
 
     #: Says what tells an object's items from others; see `_opening`.
-    tokenizer: ClassVar[Callable[..., tuple[Any, ...]] | None] = None
+    _tokenizer: ClassVar[Callable[..., tuple[Any, ...]] | None] = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        assert self.reducer is not None
-        return self.reducer(self)
+        assert self._reducer is not None
+        return self._reducer(self)
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
-        assert self.tokenizer is not None
-        return self.tokenizer(self)
+        assert self._tokenizer is not None
+        return self._tokenizer(self)
 
     @property
     def info_items(self) -> list[tuple[str, Any]]:
@@ -693,8 +693,8 @@ class Stored(HandleProperties):
         if key is None:
             _files.advise_frame(advice, handle.frame)
         else:
-            assert self.touched is not None
-            _files.advise_frame(advice, handle.frame, self.touched(self, key))
+            assert self._touched is not None
+            _files.advise_frame(advice, handle.frame, self._touched(self, key))
 
     def check(self, *, progress: Callable[[int, int], object] | None = None) -> CheckReport:
         """Read everything and report damage; see `blosc2.check`.
@@ -708,8 +708,8 @@ class Stored(HandleProperties):
         >>> blosc2.ones(3).check().ok
         True
         """
-        assert self.checker is not None
-        return self.checker(self._handle, progress)
+        assert self._checker is not None
+        return self._checker(self._handle, progress)
 
     def compact(self) -> Compaction:
         """Rewrite the file without unused bytes, which replaced chunks, tables and metadata leave behind.

@@ -41,10 +41,10 @@ else:
 def install() -> None:
     """Set the hooks; called once, by the package."""
     FrameHandle.open_cframe = staticmethod(open_value)  # values of metadata and lists that are frames
-    Stored.checker = staticmethod(_check)
-    Stored.touched = staticmethod(_imported("blosc2._functions", "touched_chunks"))
-    Stored.reducer = staticmethod(_imported("blosc2._opening.pickles", "reduce_stored"))
-    Stored.tokenizer = staticmethod(_imported("blosc2._opening.pickles", "token_of"))
+    Stored._checker = staticmethod(_check)
+    Stored._touched = staticmethod(_imported("blosc2._functions", "touched_chunks"))
+    Stored._reducer = staticmethod(_imported("blosc2._opening.pickles", "reduce_stored"))
+    Stored._tokenizer = staticmethod(_imported("blosc2._opening.pickles", "token_of"))
     atexit.register(_end)
 
 

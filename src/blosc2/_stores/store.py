@@ -563,8 +563,8 @@ class Store(LeafAccess, MutableMapping[str, Any]):
         if path is None:
             in_memory: Any = self
             path = in_memory.to_cframe()
-        assert Stored.checker is not None
-        return Stored.checker(path, progress)
+        assert Stored._checker is not None
+        return Stored._checker(path, progress)
 
     def discard(self) -> None:
         """Drop all unpublished changes, also in leaves that you hold."""
