@@ -134,9 +134,16 @@ def readable(*event: Any) -> tuple[str | None, str | None]:
     return signature, returned
 
 
+def raised(docstring: NumpyDocstring, _: str) -> list[str]:
+    """The section "Raises": Sphinx links each of several names before a text, of which napoleon keeps the first."""
+    fields = docstring._consume_fields(parse_type=False)
+    return [*(f":raises {names}: " + "\n    ".join(docstring._strip_empty(text)) for names, _, text in fields), ""]
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     # napoleon takes what stands before a colon in the docstring of a property for its type; ours have annotations.
     NumpyDocstring._parse_attribute_docstring = lambda _: []
+    NumpyDocstring._parse_raises_section = raised
     app.add_lexer("mermaid", TextLexer)  # forges draw it; drawing it here needs a script from the network
     app.add_role("name", NameRole())
     app.connect("autodoc-process-signature", readable)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import http.server
 import importlib.util
+import inspect
 import os
 import re
 import shutil
@@ -101,6 +102,30 @@ def test_every_public_name_can_be_linked_to(site: Path) -> None:
     inventory = InventoryFile.loads((site / "objects.inv").read_bytes(), uri="").data
     found = {name for kind, names in inventory.items() if kind.startswith("py:") for name in names}
     assert not {f"blosc2.{name}" for name in blosc2.__all__} - found
+
+
+# An object that a page describes, up to the next one; and what a docstring says that raises.
+DESCRIBED = re.compile(r'<dt [^>]*id="blosc2\.([\w.]+)">(.*?)(?=<dt [^>]*id="|\Z)', re.DOTALL)
+RAISES = re.compile(r"^Raises\n-+\n(.*?)(?=\n\n[A-Z][A-Za-z ]+\n-+\n|\Z)", re.MULTILINE | re.DOTALL)
+
+
+def test_every_error_of_a_docstring_is_shown(site: Path) -> None:
+    """Also where a line of "Raises" names several."""
+    import blosc2
+
+    checked, missing = 0, []
+    for page in sorted((site / "reference").glob("*.html")):
+        for name, shown in DESCRIBED.findall(page.read_text("utf-8")):
+            value: Any = functools.reduce(lambda found, part: getattr(found, part, None), name.split("."), blosc2)
+            for section in RAISES.findall(inspect.getdoc(value) or ""):
+                named = re.findall(
+                    r"\w+(?=,|$)", " ".join(re.findall(r"^\S.*", section, re.MULTILINE)).replace(" ", ", ")
+                )
+                text = shown.partition("Raises<")[2]
+                checked += len(named)
+                missing += [f"{name}: {one}" for one in named if f"<strong>{one}</strong>" not in text]
+    assert checked > 200
+    assert not missing, "\n".join(missing)
 
 
 def test_it_can_be_searched(site: Path) -> None:

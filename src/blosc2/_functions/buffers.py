@@ -580,8 +580,8 @@ def unpack(packed_object: Any, **kwargs: Any) -> Any:
         The bytes are not a chunk, or a damaged one.
     TypeError
         No buffer.
-    pickle.UnpicklingError, or whatever the pickled classes raise
-        The chunk does not contain a pickle, or the pickle is damaged.
+    pickle.UnpicklingError
+        The chunk does not contain a pickle, or the pickle is damaged. Pickled classes may raise anything else.
 
     Examples
     --------
