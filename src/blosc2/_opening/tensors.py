@@ -1,7 +1,7 @@
 """NumPy arrays and tensors as plain frames: `pack_array2`, `save_array` and similar functions.
 
 The frame is a super-chunk whose metadata entry ``__pack_tensor__`` names kind, shape and dtype; no pickle is involved.
-Tensors of another library are accepted and returned if that library is already imported; nothing here imports it.
+The library of a tensor is imported where a stored one is to be made again, and not before.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+from importlib import import_module
 from typing import Any, Final, Unpack
 
 import numpy as np
@@ -35,7 +36,7 @@ from blosc2._frames import (
     vlmeta_chunk,
 )
 from blosc2._opening.open_path import open, schunk_from_cframe
-from blosc2._options import encoding_of, refuse_without_path
+from blosc2._options import encoding_of, lacking, refuse_without_path
 from blosc2.exceptions import FormatError, MissingMetadataError
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
@@ -124,7 +125,7 @@ def unpack_tensor(cframe: Any) -> Any:
     KeyError
         The frame contains something else.
     ImportError
-        The library of the tensor is not imported; `unpack_array2` returns it as an array.
+        The library of the tensor is not installed; `unpack_array2` returns it as an array.
 
     Examples
     --------
@@ -303,12 +304,12 @@ def _as_numpy(tensor: Any) -> tuple[str, Array]:
 def _as_tensor(kind: str, array: Array) -> Any:
     if kind == _NUMPY:
         return array
-    library = item_of(sys.modules, kind)
-    if library is None:
-        raise ImportError(
-            f"this is a tensor of {kind}, which is not imported: import it first, or take the NumPy array that "
-            "unpack_array2 and load_array give", name=kind,
-        )  # fmt: skip
+    try:
+        library = import_module(kind)
+    except ImportError as error:
+        what, note = f"a tensor of {kind}", "; unpack_array2 and load_array give it as a NumPy array"
+        text = lacking(what, kind, "torch", note) if kind == "torch" else f"{what} needs the package {kind!r}{note}"
+        raise ImportError(text, name=kind) from error
     return getattr(library, _LIBRARIES[kind][1])(array)
 
 
