@@ -50,6 +50,7 @@ from blosc2.exceptions import (
     MissingFileError,
     MissingMetadataError,
     OtherFileSystemError,
+    ParameterError,
     ReadOnlyError,
     RemoteAccessError,
     RemoteChangedError,

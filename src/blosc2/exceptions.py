@@ -218,7 +218,11 @@ class MissingMetadataError(_PlacedError, KeyError, RuntimeError):
     """No metadata entry has this name."""
 
 
-class CompressionError(_PlacedError, ValueError):
+class ParameterError(ValueError, RuntimeError):
+    """A compression parameter, a shape or an axis that cannot be."""
+
+
+class CompressionError(_PlacedError, ValueError, RuntimeError):
     """A codec or filter cannot compress the data; use other compression parameters, with ``copy(cparams=...)``."""
 
     def __init__(self, reason: str, *, path: object = None, key: str | None = None) -> None:

@@ -32,7 +32,7 @@ from blosc2._options import (
 from blosc2._options import Codec as Codec
 from blosc2._options import DeserializeMode as DeserializeMode
 from blosc2._options import Filter as Filter
-from blosc2.exceptions import UnexpectedKeywordError
+from blosc2.exceptions import ParameterError, UnexpectedKeywordError
 
 # Limits of the format and of C-Blosc2, in bytes where they are sizes.
 MAX_TYPESIZE = 536866816
@@ -88,7 +88,7 @@ def _enum(kind: type[_EnumT], value: object, name: str) -> _EnumT:
         return kind(operator.index(value))
     except ValueError:
         known = ", ".join(f"{member.value} {member.name}" for member in kind)
-        raise ValueError(f"{value} is no {name}; there are {known}") from None
+        raise ParameterError(f"{value} is no {name}; there are {known}") from None
 
 
 def _integer(value: object, name: str, low: int, high: int) -> int:
@@ -98,7 +98,7 @@ def _integer(value: object, name: str, low: int, high: int) -> int:
         raise TypeError(f"{name} must be an integer, not {value!r}")
     number = operator.index(value)
     if not low <= number <= high:
-        raise ValueError(f"{name} can only be in the {low}-{high} range, not {number}")
+        raise ParameterError(f"{name} can only be in the {low}-{high} range, not {number}")
     return number
 
 

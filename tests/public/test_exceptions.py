@@ -9,8 +9,10 @@ import pickle
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import blosc2
 from blosc2 import exceptions
 from blosc2.exceptions import (
     ChunkIndexError,
@@ -23,6 +25,7 @@ from blosc2.exceptions import (
     MissingFileError,
     MissingMetadataError,
     OtherFileSystemError,
+    ParameterError,
     ReadOnlyError,
     RemoteAccessError,
     RemoteChangedError,
@@ -58,7 +61,8 @@ EXAMPLES = [
     (RemoteError("no answer", path="https://host/a.b2nd"), (OSError,)),
     (RemoteChangedError("another version", path="https://host/a.b2nd"), (OSError,)),
     (RemoteAccessError("401", path="https://host/a.b2nd"), (PermissionError,)),
-    (CompressionError("a filter failed", path="p", key="/k"), (ValueError,)),
+    (ParameterError("clevel is 10"), (ValueError, RuntimeError)),
+    (CompressionError("a filter failed", path="p", key="/k"), (ValueError, RuntimeError)),
     (UnexpectedKeywordError("zeros() has no keyword 'x'."), (TypeError, KeyError, ValueError)),
     (ConversionError("a.x: its format is not known"), (ValueError,)),
     (UnsupportedKindError("a lazy expression", path="p"), (NotImplementedError,)),
@@ -82,6 +86,34 @@ def test_pickles_with_attributes(error, protocol):
         assert vars(twin) == vars(error)
         for name in ("errno", "strerror", "filename"):
             assert getattr(twin, name, None) == getattr(error, name, None)
+
+
+# The published package 4.14.1 raises a RuntimeError for each.
+REFUSED = [
+    lambda: blosc2.compress2(b"x" * 100, clevel=10),
+    lambda: blosc2.compress2(b"x" * 100, blocksize=-1),
+    lambda: blosc2.compress2(b"x" * 100, filters=[99]),
+    lambda: blosc2.SChunk(data=b"x" * 100, cparams={"filters": [blosc2.Filter.NDMEAN]}),
+    lambda: blosc2.pack_tensor(np.arange(9), cparams={"clevel": 10}),
+    lambda: blosc2.asarray(np.arange(9), cparams={"codec": 99}),
+    lambda: blosc2.asarray(np.arange(9), cparams={"filters": [blosc2.Filter.TRUNC_PREC]}),
+    lambda: blosc2.asarray(np.arange(9, dtype="i2"), cparams={"codec": blosc2.Codec.ZFP_ACC, "filters": []}),
+    lambda: blosc2.asarray(np.arange(9)).copy(cparams={"clevel": 12}),
+    lambda: blosc2.asarray(np.arange(9), chunks=(-1,)),
+    lambda: blosc2.asarray(np.zeros((1,) * 17)),
+    lambda: blosc2.zeros((3, -1)),
+    lambda: blosc2.zeros(3).resize((-5,)),
+    lambda: blosc2.frombuffer(b"x" * 100, (-3,)),
+    lambda: blosc2.eye(-3),
+    lambda: blosc2.zeros((2, 1)).squeeze(axis=0),
+]
+
+
+@pytest.mark.parametrize("call", REFUSED)
+def test_parameters_are_refused_as_by_the_published_package(call):
+    with pytest.raises(RuntimeError) as caught:
+        call()
+    assert isinstance(caught.value, ValueError)
 
 
 def test_all_are_tried():

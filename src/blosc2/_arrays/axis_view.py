@@ -18,6 +18,7 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._files import ByteRange
 from blosc2._frames import CHOICE, PADDING, AnyChunk, Copies, FrameHandle
+from blosc2.exceptions import ParameterError
 
 if TYPE_CHECKING:
     from blosc2.ndarray import NDArray
@@ -36,7 +37,7 @@ def seen_through(geometry: Geometry, axes: Axes) -> Geometry:
     """
     for axis in set(range(geometry.ndim)).difference(n for n in axes if n is not None):
         if geometry.shape[axis] != 1:
-            raise ValueError(
+            raise ParameterError(
                 f"cannot select an axis to squeeze out which has size not equal to one: axis {axis} of {geometry.shape}"
             )
         if geometry.chunks[axis] > 1:

@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from blosc2._core.ndim.geometry import Geometry
-from blosc2.exceptions import ChunkSizeError
+from blosc2.exceptions import ChunkSizeError, ParameterError
 from blosc2.storage import MAX_BUFFERSIZE
 
 #: Uncompressed bytes that a default chunk does not exceed, where items allow it.
@@ -287,7 +287,7 @@ def as_shape(value: Any, name: str) -> Shape:
             raise TypeError(f"{name} should hold integers only, not {n!r}")
         lengths.append(operator.index(n))
     if any(n < 0 for n in lengths):
-        raise ValueError(f"{name} cannot hold negative lengths: {tuple(lengths)}")
+        raise ParameterError(f"{name} cannot hold negative lengths: {tuple(lengths)}")
     return tuple(lengths)
 
 
@@ -303,7 +303,7 @@ def _axes(value: Any, shape: Shape, name: str) -> Shape:
 def geometry_of(shape: Shape, chunks: Any, blocks: Any, dtype: np.dtype[Any]) -> Geometry:
     """The checked geometry of a new array."""
     if len(shape) > 16:
-        raise ValueError(f"the number of dimensions, {len(shape)}, is too large: at most 16 are possible")
+        raise ParameterError(f"the number of dimensions, {len(shape)}, is too large: at most 16 are possible")
     chunks, blocks = compute_chunks_blocks(shape, chunks, blocks, dtype)
     if padded_chunk_nbytes(chunks, blocks, dtype.itemsize) > MAX_BUFFERSIZE:
         raise ChunkSizeError(

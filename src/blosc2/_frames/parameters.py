@@ -45,7 +45,7 @@ from blosc2._options import (
     lossy_codecs,
     shares_chunk,
 )
-from blosc2.exceptions import FormatError
+from blosc2.exceptions import FormatError, ParameterError
 from blosc2.storage import (
     ARRAY_KEYWORDS,
     SCHUNK_KEYWORDS,
@@ -110,7 +110,7 @@ def _encode_in_threads(encoding: Encoding, view: memoryview, nthreads: int) -> b
 def check_for_bytes(encoding: Encoding) -> None:
     """Refuse parameters that work on arrays only, not on bytes."""
     if encoding.needs_geometry:
-        raise ValueError("this codec or filter works on the blocks of arrays, not on bytes: use asarray with it")
+        raise ParameterError("this codec or filter works on the blocks of arrays, not on bytes: use asarray with it")
 
 
 def forget_encoders() -> None:
@@ -142,7 +142,7 @@ def check_lossy_codec(cparams: CParams, dtype: np.dtype[Any]) -> None:
     dtypes = cparams.codec.facts.dtypes
     if dtype not in [np.dtype(name) for name in dtypes]:
         names = " and ".join(dtypes)
-        raise ValueError(f"{cparams.codec.name} compresses {names} of native byte order only, not {dtype}")
+        raise ParameterError(f"{cparams.codec.name} compresses {names} of native byte order only, not {dtype}")
     if any(item is not Filter.NOFILTER for item in cparams.filters):
         raise ValueError(f"{cparams.codec.name} works on the numbers themselves: pass filters=[] with it")
 
