@@ -25,6 +25,12 @@ def test_a_name_that_is_not_here(name: str) -> None:
         assert hasattr(np, name)
 
 
+@pytest.mark.parametrize(("name", "advice"), [("Proxy", "blosc2.asarray"), ("can_cast", r"\(array.dtype, ")])
+def test_advice_fits_what_was_meant(name: str, advice: str) -> None:
+    with pytest.raises(AttributeError, match=advice):
+        getattr(blosc2, name)
+
+
 def test_a_name_that_nobody_has() -> None:
     with pytest.raises(AttributeError, match=r"^module 'blosc2' has no attribute 'frobnicate'$"):
         blosc2.frobnicate  # noqa: B018

@@ -40,6 +40,7 @@ _NUMPY: Final = (
 )  # fmt: skip
 _COMPUTING: Final = "it stores arrays and does not compute with them: read what is needed and compute with NumPy"
 _REMOTE: Final = "blosc2.open(url) reads what is on a server as the same arrays and stores; nothing computes there"
+_PROXIES: Final = "it fetches nothing on demand: blosc2.asarray(source) makes a compressed copy of what it is given"
 _TABLES: Final = "it has no tables: keep each column as an array of a store, or the rows as a structured array"
 _LISTS: Final = "lists of any length are values of an ObjectArray, one each, or batches of a BatchArray"
 _USERS: Final = "functions of users do not run inside its compressor: apply them to the items themselves"
@@ -54,10 +55,10 @@ _ADVICE: Final = {
     ), _COMPUTING),
     **dict.fromkeys((
         "B2ZNDSource", "ByteRangeNDSource", "C2Array", "C2NDSource", "CachePolicy", "FsspecNDSource", "HDF5NDSource",
-        "Proxy", "ProxyNDField", "ProxyNDSource", "ProxySource", "Ref", "RemoteArray", "RemoteCTable",
-        "RemoteMetadataMapping", "RemoteNode", "RemoteObject", "RemoteStore", "Traffic", "URLPath", "ZarrNDSource",
-        "available_datasets", "c2context", "scan_hdf5_index", "validate_hdf5_index",
+        "RemoteArray", "RemoteCTable", "RemoteMetadataMapping", "RemoteNode", "RemoteObject", "RemoteStore", "Traffic",
+        "URLPath", "ZarrNDSource", "available_datasets", "c2context", "scan_hdf5_index", "validate_hdf5_index",
     ), _REMOTE),
+    **dict.fromkeys(("Proxy", "ProxyNDField", "ProxyNDSource", "ProxySource", "Ref"), _PROXIES),
     **dict.fromkeys((
         "CTableGroupBy", "Column", "DEFAULT_NULL_POLICY", "DictionarySpec", "NDArraySpec",
         "NestedColumn", "NullPolicy", "RowTransformer", "UTF8Array", "bytes", "col", "ctable_from_cframe",
@@ -159,7 +160,7 @@ def _advice_for(name: str) -> str:
     if name in _ELSEWHERE:
         return _ELSEWHERE[name]
     if name in _OF_DTYPES:
-        return f"use numpy.{name}(array.dtype)"
+        return f"use numpy.{name}(array.dtype{', ...' if name in ('can_cast', 'isdtype') else ''})"
     if name in _NUMPY:
         module = isinstance(getattr(np, name, None), type(np))
         what = f"use numpy.{name}" if module else f"use numpy.{name} with what is read, array[...]"
