@@ -261,6 +261,9 @@ class CParams(_Parameters):
 class AutoCParams(CParams):
     """Compression parameters that are chosen from the data, as ``cparams="auto"`` and dictionaries with a goal ask for.
 
+    Other fields are those of `CParams`. They hold where there are no data to choose from, and for what a choice
+    leaves open, such as `nthreads`.
+
     Parameters
     ----------
     goal : {"balanced", "size", "read", "write"}
@@ -273,9 +276,6 @@ class AutoCParams(CParams):
         among these is taken.
     precision : float, str or dict, optional
         The largest error that decoded numbers may have; by default they are exact. See `blosc2.tune`.
-
-    Other fields are those of `CParams`. They hold where there are no data to choose from, and for what a choice
-    leaves open, such as `nthreads`.
 
     Examples
     --------
@@ -304,7 +304,7 @@ class AutoCParams(CParams):
 
 @dataclass(repr=False, eq=False)
 class TunedCParams(CParams):
-    """Compression parameters that were chosen from data.
+    """Compression parameters that were chosen from data; other fields are those of `CParams`.
 
     Parameters
     ----------
@@ -316,8 +316,6 @@ class TunedCParams(CParams):
         The shapes that go with it.
     for_size : bool
         Whether chunks that would be smaller with the default parameters get these.
-
-    Other fields are those of `CParams`.
     """
 
     why: str = ""
