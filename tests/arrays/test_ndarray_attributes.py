@@ -203,6 +203,16 @@ def test_texts_are_bounded() -> None:
     assert len(repr(array.info)) < 2000
 
 
+@pytest.mark.parametrize("length", [64, 65])
+def test_info_tells_the_ratio_of_the_items_where_padding_is_counted(length: int) -> None:
+    array = blosc2.asarray(np.arange(length), chunks=(64,), blocks=(64,), cparams={"clevel": 0})
+    padded = 512 if length == 64 else 1024
+    texts = [f"{nbytes / array.cbytes:.2f}x" for nbytes in (padded, 8 * length)]
+    shown = texts[0] if length == 64 else f"{texts[0]} with padding, {texts[1]} without"
+    assert dict(array.info_items)["cratio"] == shown
+    assert array.cratio == padded / array.cbytes
+
+
 def test_conversions_to_scalars() -> None:
     one = blosc2.asarray(np.array([[2.5]]))
     assert (float(one), int(one), bool(one), one.item()) == (2.5, 2, True, 2.5)

@@ -104,7 +104,11 @@ class ReadableArray(Reducible, Stored):
 
     @property
     def cratio(self) -> float:
-        """Bytes of the super-chunk divided by compressed bytes; 0 if nothing is stored."""
+        """Bytes of the super-chunk divided by compressed bytes; 0 if nothing is stored.
+
+        They include the padding of chunks and blocks, so that it may be larger than ``nbytes / cbytes``, the ratio of
+        the items.
+        """
         return self.schunk.cratio
 
     @property
@@ -162,10 +166,12 @@ class ReadableArray(Reducible, Stored):
                 f"{size_text(_arrays.decoded_nbytes(*sizes, axis=axis))} for {what}" for what, axis in axes.items()
             ]
             decoded.append(("decoded", ", ".join(costs)))
+        cratio, items = f"{self.cratio:.2f}x", f"{self.nbytes / (self.cbytes or 1):.2f}x"
         return [
             ("type", type(self).__name__), ("shape", self.shape), ("chunks", self.chunks), ("blocks", self.blocks),
             ("dtype", self.dtype), ("nbytes", size_text(self.nbytes)), ("cbytes", size_text(self.cbytes)),
-            ("cratio", f"{self.cratio:.2f}x"), *self._handle.described_file(),
+            ("cratio", cratio if cratio == items else f"{cratio} with padding, {items} without"),
+            *self._handle.described_file(),
             *decoded, ("cparams", self.cparams), *_arrays.described_choice(self), ("dparams", self.dparams),
             *self._handle.described_checks(),
         ]  # fmt: skip
