@@ -181,7 +181,8 @@ class Loader:
     prefetch : int
         Batches that each worker may be ahead.
     rank, replicas : int
-        Of several processes that train together, which one this is: each gets its share of every epoch.
+        Of several processes that train together, which one this is: each gets its share of every epoch. Shares are
+        of one length: if it does not divide, the first samples come twice, or the last are left out with `drop_last`.
     collate_fn : callable, optional
         Makes a batch of a list of samples, which may differ in shape; ``list`` leaves them as they are. By default the
         samples are stacked. Threads call it at the same time.
