@@ -304,3 +304,15 @@ def test_labels_alone_are_no_volumes(tmp_path: Path) -> None:
     for field in ("age", "plane"):
         with pytest.raises(ValueError, match=f"'/0/{field}' has shape .*: a patch has 3 axes"):
             PatchSampler(path, (2, 2, 2), fields=[field])
+
+
+def test_patches_of_damaged_volumes_are_noticed_where_reads_are_verified(tmp_path: Path) -> None:
+    path = tmp_path / "x.b2z"
+    with blosc2.TreeStore(str(path), mode="w") as store:
+        store["/0/ct"] = np.random.default_rng(0).integers(0, 200, (16, 64, 64)).astype("i2")
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 255
+    path.write_bytes(content)
+    store = blosc2.open(str(path), mmap_mode="r", verify=True)
+    with pytest.raises(blosc2.FormatError, match="/0/ct"):
+        PatchSampler(store, (4, 8, 8), count=1)[0]
