@@ -142,7 +142,7 @@ def raised(docstring: NumpyDocstring, _: str) -> list[str]:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     # napoleon takes what stands before a colon in the docstring of a property for its type; ours have annotations.
-    NumpyDocstring._parse_attribute_docstring = lambda _: []
+    NumpyDocstring._parse_attribute_docstring = NumpyDocstring._consume_to_end
     NumpyDocstring._parse_raises_section = raised
     app.add_lexer("mermaid", TextLexer)  # forges draw it; drawing it here needs a script from the network
     app.add_role("name", NameRole())

@@ -128,6 +128,11 @@ def test_every_error_of_a_docstring_is_shown(site: Path) -> None:
     assert not missing, "\n".join(missing)
 
 
+def test_properties_are_described(site: Path) -> None:
+    page = (site / "reference" / "ndarray.html").read_text("utf-8")
+    assert "Bytes of the items, without padding." in page
+
+
 def test_it_can_be_searched(site: Path) -> None:
     index = (site / "searchindex.js").read_text("utf-8")
     assert "TreeStore" in index
