@@ -219,6 +219,22 @@ def test_tensors(kind: str, libraries: dict[str, type[Stand]], tmp_path: Path, m
         blosc2.pack_tensor(tensor)
 
 
+@pytest.mark.parametrize(("kind", "bits"), [("bfloat16", "uint16"), ("float8_e5m2", "uint8")])
+def test_tensors_of_types_that_numpy_has_not(kind: str, bits: str) -> None:
+    torch = pytest.importorskip("torch")
+    tensor = torch.arange(4).to(getattr(torch, kind))
+    store, array = blosc2.EmbedStore(), blosc2.zeros(4)
+    acts: list[Callable[[Any], Any]] = [
+        blosc2.pack_tensor, blosc2.asarray, lambda item: store.__setitem__("/a", item),
+        lambda item: array.__setitem__(slice(None), item), lambda item: blosc2.Samples({"a": item}),
+    ]  # fmt: skip
+    for act in acts:
+        with pytest.raises(TypeError, match=rf"give the bits, .*torch\.{bits}"):
+            act(tensor)
+    packed = blosc2.pack_tensor(tensor.view(getattr(torch, bits)))
+    assert blosc2.unpack_tensor(packed).view(tensor.dtype).tolist() == [0, 1, 2, 3]
+
+
 def test_a_library_is_imported_where_it_is_needed(tmp_path: Path) -> None:
     code = """
 import sys, types

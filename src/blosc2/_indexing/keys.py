@@ -91,7 +91,8 @@ def _check_ends(value: Any) -> None:
 
 def plain(value: Any) -> Any:
     """A NumPy array instead of one of ours; anything else as it is."""
-    return np.asarray(value) if hasattr(type(value), "__array__") and not isinstance(value, np.ndarray) else value
+    is_other = hasattr(type(value), "__array__") and not isinstance(value, np.ndarray)
+    return as_dtype(value, None) if is_other else value
 
 
 def plain_key(key: Any) -> Any:

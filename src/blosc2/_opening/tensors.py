@@ -15,6 +15,7 @@ from typing import Any, Final, Unpack
 import numpy as np
 
 from blosc2._core.io.sharing import item_of
+from blosc2._core.ndim.gaps import as_dtype
 from blosc2._frames import (
     Fields,
     FrameContent,
@@ -59,7 +60,8 @@ def pack_tensor(tensor: Any, chunksize: int | None = None, **kwargs: Unpack[SChu
     Parameters
     ----------
     tensor : numpy.ndarray, NDArray, torch.Tensor or tensorflow.Tensor
-        An array or tensor of any shape, strides and dtype except objects. It is stored in C order.
+        An array or tensor of any shape, strides and dtype that NumPy has, except objects. It is stored in C order. Of
+        a bfloat16 tensor give the bits, ``tensor.view(torch.uint16)``, and view what is unpacked as bfloat16 again.
     chunksize : int, optional
         Uncompressed bytes of a chunk; by default 4 MiB, or one chunk for less data.
     **kwargs
@@ -294,7 +296,7 @@ def _as_numpy(tensor: Any) -> tuple[str, Array]:
         library = item_of(sys.modules, kind)
         known = (getattr(library, name, None) for name in classes)
         if isinstance(tensor, tuple(cls for cls in known if isinstance(cls, type))):
-            return kind, np.asarray(np.asarray(tensor), order="C")
+            return kind, np.asarray(as_dtype(tensor, None), order="C")
     raise TypeError(
         f"Unrecognized tensor/array: {type(tensor).__name__}; NumPy arrays, and tensors of torch and tensorflow where "
         "these are imported, can be packed: numpy.asarray makes an array of most other things"

@@ -27,7 +27,15 @@ def contiguous(items: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def as_dtype(value: Any, dtype: Any) -> np.ndarray[Any, Any]:
     """`numpy.asarray`; where it converts, the bytes between fields are zeros."""
-    items = np.asarray(value, dtype)
+    try:
+        items = np.asarray(value, dtype)
+    except TypeError as error:
+        if "unsupported ScalarType" not in str(error):  # of PyTorch
+            raise
+        raise TypeError(
+            f"{error}, which NumPy has not: give the bits, tensor.view(torch.uint16), or torch.uint8 of float8, and "
+            "view what is read as the type again; or give tensor.float()"
+        ) from None
     if isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.dtype != items.dtype):
         clear_gaps(items)  # of memory of our own
     return items

@@ -20,6 +20,7 @@ import numpy as np
 from blosc2 import _stores
 from blosc2._backends import EMBED
 from blosc2._core.io.sharing import in_child, item_of
+from blosc2._core.ndim.gaps import as_dtype
 from blosc2._files import file_identity
 from blosc2._frames import remote_version
 from blosc2._indexing import Items, Version, read_many
@@ -338,7 +339,7 @@ def _in_memory(name: str | None, values: Any) -> Items:
         raise TypeError(f"{field_label(name)}an NDArray or an array of NumPy is needed, not {type(values).__name__}")
     if hasattr(values, "filled"):
         raise TypeError(f"{field_label(name)}the array has a mask: values.filled(...) gives numbers without one")
-    found: Items = np.asarray(values)
+    found: Items = as_dtype(values, None)
     if found.dtype.kind == "O":  # a column of texts
         found = np.array(found.tolist())
     if found.dtype.kind == "O":
