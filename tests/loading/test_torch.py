@@ -8,6 +8,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -243,6 +244,21 @@ def test_the_others_end_when_a_worker_dies() -> None:
         assert not any(worker.is_alive() for worker in workers)
         assert next(iter(loader)).tolist() == [0]
         loader.close()
+
+
+def hanging(sample: Any) -> Any:
+    time.sleep(30)
+    return sample
+
+
+@pytest.mark.skipif(not FORKS, reason="fork does not exist here")
+def test_workers_that_hang_are_not_waited_for(path: str) -> None:
+    loader = b2t.Loader(b2t.Samples(path, ["scan"], transform=hanging), workers=2, kind="fork", timeout=0.5)
+    start = time.monotonic()
+    with pytest.raises(RuntimeError, match="timed out after"):
+        next(iter(loader))
+    assert time.monotonic() - start < 5  # PyTorch waits so long for each worker
+    assert loader._processes._iterator is None
 
 
 @pytest.mark.skipif(not FORKS, reason="fork does not exist here")

@@ -376,9 +376,9 @@ class Loader(_tools.Loader):
         """End the processes after an error that may be of their end, so that the next loop begins with new ones."""
         try:
             yield
-        except RuntimeError:
+        except RuntimeError as error:
             if loop == self._loop:  # otherwise they were ended, and those of a new loop may be there
-                self.close()
+                self._end(kill="timed out" in str(error))  # PyTorch waits for each, and one of them hangs
             raise
         except (OSError, EOFError) as error:
             # What a dead worker was about to hand over; an error of a dataset says that a worker caught it.
@@ -409,6 +409,9 @@ class Loader(_tools.Loader):
 
     def close(self) -> None:
         """End worker processes, and the loop over them, if there is one. The next loop begins them anew."""
+        self._end()
+
+    def _end(self, *, kill: bool = False) -> None:
         self._loop += 1
         iterator = None if self._processes is None else self._processes._iterator
         while iterator is not None and self._processes._iterator is iterator:
@@ -417,6 +420,8 @@ class Loader(_tools.Loader):
                 self._processes._iterator = None
             except RuntimeError:  # of PyTorch's handler
                 continue
+            for worker in iterator._workers if kill else ():
+                worker.terminate()
             iterator._shutdown_workers()
         if self._slots is not None:
             self._slots.end()
