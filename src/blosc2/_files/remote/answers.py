@@ -137,8 +137,9 @@ def without_ranges(url: str) -> Failure:
     """A server that only sends whole objects."""
     return Failure(
         RemoteError(
-            "the server does not answer requests for parts of an object (HTTP range requests): download the file, "
-            "or put it where ranges are served",
+            "the server does not answer requests for parts of an object (HTTP range requests; python -m "
+            "http.server has none): download the file with another program, such as curl, or put it where ranges are "
+            "served",
             path=url,
         )
     )
