@@ -192,3 +192,20 @@ def test_who_waits_to_make_a_store_opens_what_another_has_made(suffix: str, tmp_
                 assert store["/a"][0] == 1
     finally:
         held.release()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc/locks names holders")
+@pytest.mark.parametrize(("kind", "suffix"), [("DictStore", ".b2z"), ("TreeStore", ".b2d")])
+def test_a_reader_hears_of_the_writer_that_has_published_nothing(kind: str, suffix: str, tmp_path: Path) -> None:
+    path, cls = str(tmp_path / f"store{suffix}"), getattr(blosc2, kind)
+    with cls(path, mode="w") as store:
+        for reader in (blosc2.open, cls):
+            with pytest.raises(FileNotFoundError, match=rf"not exist yet: .*process \({os.getpid()}\).*flush"):
+                reader(path, mode="r")
+        store["/a"] = np.arange(3)
+        store.flush()
+        assert cls(path, mode="r")["/a"][2] == 2
+    os.rename(path, path + "2")
+    for reader in (blosc2.open, cls):
+        with pytest.raises(FileNotFoundError, match=r"not exist; .*modes 'a' and 'w'"):
+            reader(path, mode="r")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final, NamedTuple, Self
 
 from blosc2 import _files
@@ -194,11 +195,13 @@ def open_source(path: str, mmap_mode: str | None, old: Source | None = None) -> 
         raise missing(path) from None
 
 
-def missing(path: str) -> MissingFileError:
-    """The error for a path that does not exist."""
-    return MissingFileError(
-        errno.ENOENT, "No such file or directory: the store does not exist; modes 'a' and 'w' create it", path
-    )
+def missing(path: str, how: str = "modes 'a' and 'w' create it") -> MissingFileError:
+    """The error for a path that does not exist. Linux tells who is about to make a store there."""
+    maker = ""
+    with suppress(OSError):
+        maker = _files.holder_of(os.lstat(_files.CreationLock(path, _files.Owner()).path))
+    why = f" yet: {maker} has it open for writing, and flush() or close() there make it" if maker else f"; {how}"
+    return MissingFileError(errno.ENOENT, f"No such file or directory: the store does not exist{why}", path)
 
 
 #: Why a new store does not replace a file.

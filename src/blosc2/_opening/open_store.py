@@ -9,7 +9,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, Final
 
 from blosc2 import _opening, _stores
-from blosc2._backends import REGISTRY, TieredBackend
+from blosc2._backends import REGISTRY, TieredBackend, missing
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.sharing import item_of
 from blosc2._files import remote_source
@@ -114,12 +114,8 @@ def _missing(path: str) -> MissingFileError:
         return MissingFileError(
             errno.ENOENT, "No such file or directory: the server has no such object, or does not show it", path
         )
-    return MissingFileError(
-        errno.ENOENT,
-        "No such file or directory: the store does not exist; blosc2.open opens what is there, "
-        "TreeStore, DictStore and EmbedStore create it in modes 'a' and 'w'",
-        path,
-    )
+    how = "blosc2.open opens what is there, TreeStore, DictStore and EmbedStore create it in modes 'a' and 'w'"
+    return missing(path, how)
 
 
 def _embed_store() -> type[EmbedStore]:
