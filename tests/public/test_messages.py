@@ -120,6 +120,10 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], tuple[str, ...]]] = {
     "a key below a leaf": (
         lambda: changed(lambda found: found.__setitem__("/patient/007/x", 1)), ValueError, ("'/patient/007'", "delete"),
     ),
+    "an object": (
+        lambda: changed(lambda found: found.__setitem__("/x", object())),
+        exceptions.UnsupportedValueError, ("an object cannot be stored",),
+    ),
     "many keys below a leaf": (
         lambda: changed(lambda found: found.write_many([("/patient/007/x", 1)])), ValueError, ("delete it first",),
     ),

@@ -122,7 +122,9 @@ _TABLE: Final = (
 def _unsupported(
     value: Any, key: str, path: str | None, why: str, instead: str = "give an array, an array-like or a super-chunk"
 ) -> UnsupportedValueError:
-    return UnsupportedValueError(f"a {type(value).__name__} cannot be stored: {why}; {instead}", path=path, key=key)
+    kind = type(value).__name__
+    article = "an" if kind[0] in "aeioAEIO" else "a"
+    return UnsupportedValueError(f"{article} {kind} cannot be stored: {why}; {instead}", path=path, key=key)
 
 
 def metadata_frame(values: Mapping[str, Any]) -> NewFrame:
