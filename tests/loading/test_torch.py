@@ -105,6 +105,7 @@ def test_a_batch_is_not_copied(path: str) -> None:
     samples = b2t.Samples(path, ["scan", "mask"])
     several = samples.__getitems__([4, 1])
     batch = b2t.collate(several)
+    assert torch.equal(samples[torch.tensor([4, 1])]["scan"], batch["scan"])
     assert batch["scan"].data_ptr() == several[0]["scan"].data_ptr()
     assert all(torch.equal(default_collate(list(several))[name], batch[name]) for name in batch)
     changed = b2t.Samples(path, ["scan"], transform=lambda sample: sample["scan"].sum())
@@ -351,7 +352,14 @@ def test_wrong_kinds(path: str) -> None:
 
 def test_without_torch(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('no torch', name='torch')\n")
-    program = "import blosc2\nassert blosc2.Loader\nimport sys\nassert 'torch' not in sys.modules\nimport blosc2.torch"
+    program = """import sys, blosc2
+assert blosc2.Loader and 'torch' not in sys.modules
+try:
+    blosc2.torch.Loader
+except AttributeError as error:
+    assert str(error).endswith("not imported: import blosc2.torch")
+from blosc2 import torch
+"""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1

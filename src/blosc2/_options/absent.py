@@ -149,6 +149,8 @@ def names() -> Iterable[str]:
 
 def explain_name(name: str) -> AttributeError:
     """The error for a name that the package does not have."""
+    if name == "torch":
+        return AttributeError("the module blosc2.torch is not imported: import blosc2.torch", name=name, obj=None)
     advice = _advice_for(name)
     if advice:
         # Without the object, Python adds no name that is only spelled alike.

@@ -825,12 +825,12 @@ class Dataset:
     def _label(self, epoch: int, number: int) -> str:  # noqa: ARG002 - patches of an epoch are of other volumes
         return self._source.label(number)
 
-    def __getitem__(self, number: Number | Sequence[Number] | Items) -> Any:
+    def __getitem__(self, number: Any) -> Any:
         """A sample: an array, or a dict of arrays by field; or what the transform makes of it.
 
-        Of a list, a range or an array of numbers, as a sampler of batches gives it, it is the batch of `read_batch`.
+        Of a list, a range, an array or a tensor of numbers, as a sampler gives it, it is the batch of `read_batch`.
         """
-        if isinstance(number, (list, range)) or (isinstance(number, np.ndarray) and number.ndim):
+        if isinstance(number, (list, range)) or getattr(number, "ndim", False):
             return self.read_batch(number)
         return self._samples(*self._split([number]), get_nthreads())[0]
 
