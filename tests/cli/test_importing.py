@@ -77,6 +77,14 @@ def test_formats_that_are_offered(run: Answer) -> None:
     assert "'parquet' is not one of" in run.err
 
 
+def test_the_codec_of_export(folder: Path, run: Answer) -> None:
+    h5py = pytest.importorskip("h5py", reason="an extra")
+    run("export", "s.b2z/mri/007/raw", "a.h5", "--codec", "zlib", "--level", "2")
+    with h5py.File(folder / "a.h5") as file:
+        assert (file["raw"].compression, file["raw"].compression_opts) == ("gzip", 2)
+    assert "not for npz" in failing(run, "export", "s.b2z", "a.npz", "--codec", "zlib")
+
+
 def test_several_sources_and_a_key(folder: Path, run: Answer) -> None:
     np.savez(folder / "k.npz", a=np.arange(3))
     np.save(folder / "one.npy", np.arange(4))

@@ -226,6 +226,47 @@ def test_chunks_are_given_back(tmp_path: Path, how: dict[str, Any], name: str) -
     np.testing.assert_array_equal(blosc2.open(str(tmp_path / "b.b2nd"))[...], source[...])
 
 
+@pytest.mark.parametrize(
+    ("cparams", "filters"),
+    [
+        ({"codec": blosc2.Codec.ZLIB, "clevel": 7}, ("gzip", 7, True)), ({"clevel": 0}, (None, None, False)),
+        (blosc2.CParams(codec=blosc2.Codec.ZLIB), ("gzip", 5, True)), ({"codec": blosc2.Codec.LZ4}, "32026"),
+        (None, "32026"),
+    ],
+    ids=["gzip", "none", "an object", "lz4", "default"],
+)  # fmt: skip
+def test_how_hdf5_is_compressed(tmp_path: Path, cparams: Any, filters: Any) -> None:
+    """h5py alone reads gzip, and what is not compressed; else the report names the plug-in."""
+    blosc2.asarray(NOISE, chunks=(100, 700), urlpath=str(tmp_path / "a.b2nd"))
+    report = blosc2.convert(tmp_path / "a.b2nd", tmp_path / "a.h5", cparams=cparams, verify=True)
+    with h5py.File(tmp_path / "a.h5") as file:
+        found = file["a"]
+        assert found.chunks == (100, 700)
+        if filters == "32026":
+            assert list(found._filters) == [filters]
+        else:
+            assert (found.compression, found.compression_opts, found.shuffle) == filters
+            assert found.id.get_create_plist().get_nfilters() == (2 if found.shuffle else 0)
+    assert ("import hdf5plugin" in str(report)) == (filters == "32026")
+
+
+@pytest.mark.parametrize(
+    ("target", "cparams", "why"),
+    [
+        ("a.h5", "auto", "takes codec .* and clevel of cparams, and not a goal"),
+        ("a.h5", {"filters": [blosc2.Filter.BITSHUFFLE]}, "and not filters"),
+        ("a.h5", {"codec": blosc2.Codec.NDLZ}, "and not the codec NDLZ"),
+        ("a.h5", {"clevel": 99}, "0-9"),
+        ("a.npz", {"clevel": 1}, "cparams is for stores, arrays and HDF5, and not for npz"),
+    ],
+)
+def test_compression_that_a_target_has_not(tmp_path: Path, target: str, cparams: Any, why: str) -> None:
+    blosc2.asarray(NOISE, urlpath=str(tmp_path / "a.b2nd"))
+    with pytest.raises(ValueError, match=why):
+        blosc2.convert(tmp_path / "a.b2nd", tmp_path / target, cparams=cparams)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.b2nd"]
+
+
 def test_odd_attributes_and_types(tmp_path: Path) -> None:
     row = np.array([(1, b"ab")], [("n", "i4"), ("s", "S3")])
     with h5py.File(tmp_path / "a.h5", "w") as file:

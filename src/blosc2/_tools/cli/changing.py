@@ -348,6 +348,10 @@ _OPTIONS = [
     QUIET,
     STORAGE,
 ]
+_COMPRESSION = [
+    click.option("--codec", type=click.Choice(_CODECS), help="What compresses arrays; HDF5 calls zlib gzip."),
+    click.option("--level", type=click.IntRange(0, 9), help="How hard it tries; 0 does not compress."),
+]
 _WRITTEN = sorted(found.name for found in FORMATS.values() if found.target)
 
 
@@ -355,7 +359,7 @@ def _with_options(formats: list[str]) -> Callable[[Callable[..., int]], Callable
     name = click.option("--format", "name", type=click.Choice(formats), help="The other format, if no suffix tells.")
 
     def decorate(command: Callable[..., int]) -> Callable[..., int]:
-        for option in reversed([*_OPTIONS, name]):
+        for option in reversed([*_OPTIONS, name, *_COMPRESSION]):
             command = option(command)
         return command
 
@@ -370,11 +374,9 @@ def _with_options(formats: list[str]) -> Callable[[Callable[..., int]], Callable
               help="Keep leaves whose names stores refuse: 'kernel:0' becomes 'kernel%3A0'.")  # fmt: skip
 @click.option("--chunks", type=click.Choice(["auto", "keep", "new"]), default="auto", show_default=True,
               help="Whether chunk shapes of the source are kept.")  # fmt: skip
-@click.option("--codec", type=click.Choice(_CODECS), help="What compresses arrays.")
-@click.option("--level", type=click.IntRange(0, 9), help="How hard it tries.")
 @click.option("--cparams", "goal", type=GOAL_NAMES, help="Choose the compression of each array from its data.")
 @click.option("--no-resume", is_flag=True, help="Begin anew, even if an interrupted run left something.")
-def import_(sources: tuple[str, ...], codec: str | None, level: int | None, goal: str | None, **options: Any) -> int:
+def import_(sources: tuple[str, ...], goal: str | None, **options: Any) -> int:
     """Convert HDF5, netCDF, zarr, npz, images and other formats to a store or an array.
 
     A SOURCE is a file, or a directory of files. Of several, and of a directory, each file is a group or an array under
@@ -383,12 +385,11 @@ def import_(sources: tuple[str, ...], codec: str | None, level: int | None, goal
     """
     if not options["target"].rstrip("/").endswith(_OURS):
         raise LocationError(_no_target(sources[0], options["target"]))
-    cparams: dict[str, Any] = {} if codec is None else {"codec": Codec[codec.upper()]}
-    cparams |= {} if level is None else {"clevel": level}
+    cparams = _cparams(options)
     if goal is not None and cparams:
         raise LocationError("--cparams chooses codec and level: leave out --codec and --level")
     return _convert_files(
-        sources, options, chunks=options["chunks"], cparams=goal or cparams or None, into=options["into"],
+        sources, options, chunks=options["chunks"], cparams=goal or cparams, into=options["into"],
         rename="escape" if options["rename"] else None, resume=not options["no_resume"],
         source_format=options["name"],
     )  # fmt: skip
@@ -402,8 +403,17 @@ def export(source: str, **options: Any) -> int:
 
     LOCATION is a file, a URL, or a key in a store, such as study.b2z/mri: a group becomes the whole of the new file.
     What is lost is listed, and the exit code is 1 then. What only has another form is listed, too.
+
+    HDF5 files are compressed by Blosc2, and h5py reads them after `import hdf5plugin`. With --codec zlib (gzip) or
+    --level 0 any program reads them. Other formats take neither option.
     """
-    return _convert_files((source,), options, target_format=options["name"])
+    return _convert_files((source,), options, target_format=options["name"], cparams=_cparams(options))
+
+
+def _cparams(options: dict[str, Any]) -> dict[str, Any] | None:
+    codec, level = options["codec"], options["level"]
+    cparams: dict[str, Any] = {} if codec is None else {"codec": Codec[codec.upper()]}
+    return (cparams | ({} if level is None else {"clevel": level})) or None
 
 
 def _no_target(source: str, target: str) -> str:

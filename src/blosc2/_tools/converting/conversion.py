@@ -522,6 +522,8 @@ class Format(NamedTuple):
         return opened
 
     def create(self, path: str, **options: Any) -> Target:
+        if options.get("cparams") is not None and self.name not in ("blosc2", "hdf5"):
+            raise ConversionError(f"{path}: cparams is for stores, arrays and HDF5, and not for {self.name}")
         created: Target = self.load(self.target)(path, **options)
         return created
 
@@ -711,6 +713,8 @@ class Target:
     def __init__(self, path: str, partial: str = "", kept: KeptChunks | None = None) -> None:
         self.partial, self.left_out = partial or partial_name(path, unique=True), list[LeftOut]()
         self.kept = kept
+        #: What whoever reads the target has to know.
+        self.notes: list[str] = []
         #: The key of the item that is there, of a file of one array: it holds no key.
         self.only: str | None = None
 
@@ -767,9 +771,12 @@ def convert(
         safetensors, and for one array NIfTI or TIFF. The suffix says which. A URL is written in the end, as a whole.
     chunks : {"auto", "keep", "new"}
         "keep" takes the chunk shapes of the source, "new" chooses them; "auto" keeps those between 64 KiB and 32 MiB.
+        Other formats than those of this package keep them always.
     cparams : CParams, dict or str, optional
         How arrays are compressed; "auto" and other goals of `blosc2.tune` choose it from the data of each. Without it,
-        chunks of an HDF5 file that Blosc2 has compressed are taken over without decoding.
+        chunks of an HDF5 file that Blosc2 has compressed are taken over without decoding, and given to one so; that
+        file needs hdf5plugin. HDF5 takes codec and clevel: ``Codec.ZLIB`` is its own gzip, which all programs read,
+        and 0 no compression. Other formats take no `cparams`.
     into : str, optional
         A key below which the source is put, in a store that may exist; an array takes the key itself. One that ends in
         "/" is a group that takes each source under its own name. A store that exists is changed in the end, at once.
@@ -924,6 +931,7 @@ def _write(
                 _verify(_kept(source, report.left_out), written, [*report.left_out, *report.changed], made.only)
             report.verified = True
         made.seal()
+        report.notes += made.notes
         put_in_place(made.partial, report.target, overwrite=overwrite)
         if made.kept is not None:
             report.went_on = made.kept.went_on

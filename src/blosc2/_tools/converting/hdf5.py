@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import fields
 from typing import Any, Final
 
 import h5py
@@ -18,6 +19,7 @@ import numpy as np
 from blosc2._arrays import DIMENSIONS, ArrayPlan, compressed_box
 from blosc2._frames import AnyChunk
 from blosc2._opening import schunk_from_cframe
+from blosc2._options import lacking
 from blosc2._tools.converting import conversion
 from blosc2._tools.converting.conversion import DEFINED, ENUM, FILL, UNLIMITED, ArrayItem, GroupItem, Item, ObjectItem
 from blosc2._tools.converting.report import WHOLE, Changed, LeftOut
@@ -25,7 +27,7 @@ from blosc2._tools.stores import equal_items, same_value
 from blosc2.exceptions import ConversionError, some_of
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
-from blosc2.storage import Codec, Filter
+from blosc2.storage import Codec, CParams, Filter, cparams_from
 
 _FILTER = 32026
 
@@ -570,8 +572,9 @@ class NewHdf5(conversion.Target):
 
     surveys = True
 
-    def __init__(self, path: str, **_: Any) -> None:
+    def __init__(self, path: str, *, cparams: Any = None, **_: Any) -> None:
         super().__init__(path)
+        self._filter = None if cparams is None else _asked_filter(cparams)
         self._file = h5py.File(self.partial, "w")
         # The names of the axes of datasets with the groups that they belong to, and how long these axes are.
         self._named: dict[str, list[tuple[str, str | None]]] = {}
@@ -708,9 +711,12 @@ class NewHdf5(conversion.Target):
         if item.kept_chunks and not is_text:
             how |= {
                 "chunks": item.kept_chunks,
-                **_filter_like(item),
+                **(_filter_like(item) if self._filter is None else self._filter),
                 "maxshape": self._maxshape(item.key.rpartition("/")[0] or "/", attributes.get(DIMENSIONS), item.shape),
             }
+        is_blosc2 = how.get("compression") == _FILTER
+        if is_blosc2:
+            self.notes = [_NEEDS_PLUGIN]
         try:
             found = self._file.create_dataset(item.key, item.shape, dtype, **how)
         except (TypeError, ValueError) as error:
@@ -720,7 +726,7 @@ class NewHdf5(conversion.Target):
                 found[box] = item.read(box).astype(object)
         elif not item.shape:
             found[()] = item.whole()
-        elif hdf5plugin is not None and item.array is not None and can_give_chunks(item.array):
+        elif is_blosc2 and self._filter is None and item.array is not None and can_give_chunks(item.array):
             give_chunks(item.array, found)
         else:
             for box in conversion.boxes_of(item, found.chunks):
@@ -764,12 +770,39 @@ def _is_enum(names: Any, dtype: np.dtype[Any]) -> bool:
     return all(isinstance(n, str) and type(v) is int and limits.min <= v <= limits.max for n, v in names.items())
 
 
+_NEEDS_PLUGIN: Final = (
+    "Blosc2 has compressed it: h5py reads it after `import hdf5plugin`, few other programs do; "
+    "cparams={'codec': blosc2.Codec.ZLIB} (--codec zlib) makes it gzip, which all read"
+)
+
+
+def _asked_filter(cparams: Any) -> dict[str, Any]:
+    """Keywords of the filter that compression parameters ask for; gzip and none need no plug-in."""
+    asked = cparams_from(cparams)
+    plain = cparams_from({name: getattr(asked, name) for name in ("codec", "clevel", "typesize", "nthreads")})
+    more = [one.name for one in fields(CParams) if getattr(asked, one.name) != getattr(plain, one.name)]
+    if more or type(asked) is not CParams or asked.codec not in _CODECS:
+        what = ", ".join(more) or (f"the codec {asked.codec.name}" if type(asked) is CParams else "a goal")
+        known = ", ".join(codec.name for codec in _CODECS)
+        raise ConversionError(f"HDF5 takes codec ({known}) and clevel of cparams, and not {what}")
+    if asked.clevel == 0:
+        return {}
+    if asked.codec == Codec.ZLIB:
+        return {"compression": "gzip", "compression_opts": asked.clevel, "shuffle": True}
+    if hdf5plugin is None:
+        raise ConversionError(lacking(f"the codec {asked.codec.name} in HDF5", "hdf5plugin", "convert"))
+    return _blosc2_filter(_CODECS[asked.codec], asked.clevel)
+
+
+def _blosc2_filter(name: str, level: int) -> dict[str, Any]:
+    return dict(hdf5plugin.Blosc2(cname=name, clevel=level, filters=hdf5plugin.Blosc2.SHUFFLE))
+
+
 def _filter_like(item: ArrayItem) -> dict[str, Any]:
     """Keywords of the Blosc2 filter with the codec of an array; without hdf5plugin, of a filter that h5py has."""
     if hdf5plugin is None:
         return {"compression": "gzip", "shuffle": True}
-    name, level = ("zstd", 5) if item.array is None else codec_of(item.array)
-    return dict(hdf5plugin.Blosc2(cname=name, clevel=level, filters=hdf5plugin.Blosc2.SHUFFLE))
+    return _blosc2_filter(*(("zstd", 5) if item.array is None else codec_of(item.array)))
 
 
 # Bytes are opaque, as in h5py, because a text ends at its last byte that is not zero; lists of them have any lengths.

@@ -66,6 +66,8 @@ class ConversionReport:
         What only has another form in the target, or can be found there in another way.
     renamed : dict
         New keys by the old ones, of what has another key in the target.
+    notes : list of str
+        What else whoever reads the target has to know, such as a package that it needs.
     """
 
     source: str
@@ -79,6 +81,7 @@ class ConversionReport:
     left_out: list[LeftOut] = field(default_factory=list)
     changed: list[Changed] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict, init=False)
+    notes: list[str] = field(default_factory=list, init=False)
 
     @property
     def complete(self) -> bool:
@@ -105,7 +108,7 @@ class ConversionReport:
             lines += [f"  {_display.printable(f'{old} -> {new}')}" for old, new in some]
             if len(self.renamed) > _MOST_RENAMED:
                 lines.append(f"  ... {len(self.renamed) - _MOST_RENAMED} more, in `renamed`")
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"note: {each}" for each in self.notes)])
 
 
 def note(report: ConversionReport, each: LeftOut) -> None:
