@@ -183,6 +183,93 @@ def test_sizes_of_voxels(tmp_path: Path, kind: str) -> None:
         assert file.series[0].axes == "ZYX"
 
 
+OF_OME = {"axes": "ZYX", "PhysicalSizeX": 250.0, "PhysicalSizeY": 500.0, "PhysicalSizeZ": 1.5}
+IN_UNITS = {
+    "mixed": ({"PhysicalSizeXUnit": "nm", "PhysicalSizeYUnit": "nm"}, [1.5, 0.5, 0.25], "micron"),
+    "one": ({f"PhysicalSize{axis}Unit": "mm" for axis in "XYZ"}, [1.5, 500.0, 250.0], "mm"),
+    "none said": ({}, [1.5, 500.0, 250.0], "micron"),
+    "no length": ({f"PhysicalSize{axis}Unit": "pixel" for axis in "XYZ"}, [1.5, 500.0, 250.0], None),
+    "part of no length": ({"PhysicalSizeZUnit": "pixel"}, None, None),
+    "not of all axes": ({"PhysicalSizeZ": None}, None, None),
+}
+
+
+@pytest.mark.parametrize("case", IN_UNITS)
+def test_sizes_of_voxels_have_one_unit(tmp_path: Path, case: str) -> None:
+    more, sizes, unit = IN_UNITS[case]
+    said = {name: value for name, value in {**OF_OME, **more}.items() if value is not None}
+    tifffile.imwrite(tmp_path / "a.ome.tif", ITEMS.astype("u2"), metadata=said)
+    report = blosc2.convert(tmp_path / "a.ome.tif", tmp_path / "a.b2nd")
+    attributes = blosc2.open(tmp_path / "a.b2nd").attrs[:]
+    assert attributes.get("voxel_sizes") == sizes
+    assert attributes.get("units") == (unit and [unit, "unknown"])
+    assert [each.what for each in report.changed] == ([] if sizes else ["the sizes of voxels"])
+
+
+def test_a_part_keeps_what_imagej_says(tmp_path: Path) -> None:
+    """The unit and the interval between frames; what OME alone says is lost, and listed so."""
+    said = {"axes": "ZYX", "spacing": 1.5, "unit": "nm", "finterval": 0.5, "Labels": ["a", "b", "c"]}
+    tifffile.imwrite(tmp_path / "a.tif", ITEMS.astype("u2"), imagej=True, resolution=(0.004, 0.004), metadata=said)
+    report = changed_copy(tmp_path / "a.tif", tmp_path / "c.tif", ITEMS[1:].astype("u2"))
+    assert [each.what for each in report.left_out] == ["attribute 'IJMetadata'"]
+    with tifffile.TiffFile(tmp_path / "c.tif") as file:
+        found = file.imagej_metadata
+        pixels, length = file.pages[0].tags["XResolution"].value
+    assert (found["unit"], found["finterval"], found["slices"]) == ("um", 0.5, 2)
+    np.testing.assert_allclose([found["spacing"], length / pixels], [0.0015, 0.25])
+    tifffile.imwrite(tmp_path / "a.ome.tif", ITEMS.astype("u2"), metadata={**OF_OME, "Channel": {"Name": ["DAPI"]}})
+    report = changed_copy(tmp_path / "a.ome.tif", tmp_path / "d.tif", ITEMS[1:].astype("u2"))
+    assert [each.what for each in report.left_out] == ["attribute 'description'"]
+    assert "names of channels" in report.left_out[0].why
+    with tifffile.TiffFile(tmp_path / "d.tif") as file:
+        assert (file.imagej_metadata["unit"], file.imagej_metadata["spacing"]) == ("um", 1.5)
+
+
+def test_units_of_nifti_in_tiff(tmp_path: Path) -> None:
+    array = blosc2.asarray(ITEMS.astype("u2"), urlpath=tmp_path / "a.b2nd")
+    array.attrs.update({"axes": "ZYX", "voxel_sizes": [3.0, 2.0, 1.0], "units": ["mm", "sec"]})
+    report = blosc2.convert(tmp_path / "a.b2nd", tmp_path / "a.tif", verify=True)
+    assert report.left_out + report.changed == []
+    with tifffile.TiffFile(tmp_path / "a.tif") as file:
+        assert (file.imagej_metadata["unit"], file.imagej_metadata["tunit"]) == ("mm", "sec")
+
+
+TAGS = [(65000, "s", 0, "private", True), (65001, "H", 2, (3, 4), True), (65002, "B", 3, b"abc", True)]
+OF_IMAGEJ = {
+    "axes": "ZYX", "Labels": ["a", "b", "c"], "Info": "today", "Overlays": [b"Iout" + bytes(60)], "Ranges": (0.0, 9.0),
+    "LUTs": [np.arange(768, dtype="u1").reshape(3, 256)],
+}  # fmt: skip
+WRITTEN: dict[str, tuple[Any, dict[str, Any]]] = {
+    "imagej": (ITEMS.astype("u2"), {"imagej": True, "metadata": OF_IMAGEJ}),
+    "imagej, big endian": (ITEMS.astype("u2"), {"imagej": True, "metadata": OF_IMAGEJ, "byteorder": ">"}),
+    "private tags": (ITEMS.astype("u2"), {"extratags": TAGS, "photometric": "minisblack"}),
+    "two descriptions": (np.zeros((6, 4, 3), "u1"), {"description": "a photograph", "photometric": "rgb"}),
+    "bits": (ITEMS % 3 == 0, {"photometric": "minisblack"}),
+    "bits, white is zero": (ITEMS[0] % 3 == 0, {"photometric": "miniswhite"}),
+}
+
+
+@pytest.mark.parametrize("case", WRITTEN)
+def test_tags_of_tiff_come_back(tmp_path: Path, case: str) -> None:
+    items, how = WRITTEN[case]
+    tifffile.imwrite(tmp_path / "a.tif", items, **how)
+    blosc2.convert(tmp_path / "a.tif", tmp_path / "a.b2nd", verify=True)
+    report = blosc2.convert(tmp_path / "a.b2nd", tmp_path / "b.tif", verify=True)
+    assert report.left_out == []
+    with tifffile.TiffFile(tmp_path / "a.tif") as first, tifffile.TiffFile(tmp_path / "b.tif") as second:
+        np.testing.assert_array_equal(second.asarray(), items)
+        one, other = ([(tag.code, repr(tag.value)) for tag in file.pages[0].tags] for file in (first, second))
+    places = (273, 50838, 50839) if "big" in case else (273,)  # of strips; bytes are counted by the order of the file
+    assert [tag for tag in one if tag[0] not in places] == [tag for tag in other if tag[0] not in places]
+
+
+def test_what_a_file_says_is_shown(tmp_path: Path) -> None:
+    array = blosc2.asarray(ITEMS.astype("u2"), urlpath=tmp_path / "a.b2nd")
+    array.attrs.update({"description": "d" * 200, "axes": "XYZ"})
+    report = blosc2.convert(tmp_path / "a.b2nd", tmp_path / "a.nii")
+    assert [each.why for each in report.changed if "description" in each.what] == [f"the file says '{'d' * 75} ..."]
+
+
 def test_names_and_sizes_of_nifti_and_mgh(tmp_path: Path) -> None:
     items = np.zeros((3, 4, 5, 2), "f4")
     nibabel.save(nibabel.Nifti1Image(items, np.diag([1, 2, 3, 1])), tmp_path / "a.nii")

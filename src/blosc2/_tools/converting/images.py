@@ -106,9 +106,7 @@ def _series(key: str, series: Any) -> Generator[Item, None, None]:
         "photometric": "rgb" if photometric == "ycbcr" and page.compression in _JPEG else photometric,
     }
     yield from _tags(key, page, attributes)
-    sizes = _voxel_sizes(series, page)
-    if sizes and "voxel_sizes" not in attributes:
-        attributes["voxel_sizes"] = sizes
+    yield from _voxel_sizes(key, series, page, attributes)
     differ = sorted({name for other in pages if other not in (page, None) for name in _other_tags(page, other)})
     if differ:
         yield LeftOut(key, f"tags of further pages: {', '.join(differ)}", "those of the first page are kept")
@@ -128,21 +126,77 @@ def _series(key: str, series: Any) -> Generator[Item, None, None]:
     yield ArrayItem.of(key, items, attributes)
 
 
-def _voxel_sizes(series: Any, page: Any) -> list[float]:
-    """The steps along the axes of space, in their order, as ImageJ or OME says them; [] where it does not."""
-    file, sizes = series.parent, dict[str, Any]()
+# Units of length as powers of ten of a metre, and those of them that have a name in NIfTI.
+_METRES = {
+    "km": 3,
+    "m": 0,
+    "cm": -2,
+    "mm": -3,
+    "um": -6,
+    "micron": -6,
+    "microns": -6,
+    "nm": -9,
+    "\u00c5": -10,
+    "pm": -12,
+}
+_NAMED = {0: "meter", -3: "mm", -6: "micron"}
+
+
+#: Units of time, as NIfTI and ImageJ have them.
+TIMES = ("sec", "msec", "usec")
+
+
+def metres_of(unit: Any) -> int | None:
+    """The power of ten of a unit of length; None where it is none."""
+    text = str(unit).strip().replace("\\u00B5", "u")  # as ImageJ writes it
+    return _METRES.get(text.replace("\u00b5", "u").replace("\u03bc", "u").replace("\u212b", "\u00c5"))
+
+
+def _voxel_sizes(key: str, series: Any, page: Any, attributes: dict[str, Any]) -> Iterator[LeftOut]:
+    """Put the steps along the axes of space, in their order and in one unit, and the unit into the attributes."""
+    sizes, units, axes = dict[str, float](), dict[str, Any](), [name for name in series.axes if name in "ZYX"]
     with suppress(Exception):  # what describes an image may be damaged
-        if series.kind == "imagej":
-            sizes = {"Z": (file.imagej_metadata or {}).get("spacing", 1)}
-            for name in "XY":
-                pixels, length = page.tags[f"{name}Resolution"].value
-                sizes[name] = length / pixels
-        elif series.kind == "ome":
-            pixels = ET.fromstring(file.ome_metadata).findall(".//{*}Pixels")[file.series.index(series)]
-            sizes = {name: pixels.get(f"PhysicalSize{name}") for name in "ZYX"}
-        found = [float(sizes[name]) for name in series.axes if name in "ZYX"]
-        return found if all(0 < size < math.inf for size in found) else []
-    return []
+        sizes, units = _said_sizes(series, page)
+    found = [sizes.get(name) for name in axes]
+    if not any(found) or "voxel_sizes" in attributes:
+        return
+    lacking = [name for name, size in zip(axes, found, strict=True) if not (size and 0 < size < math.inf)]
+    said = {units.get(name) for name in axes}
+    powers = {power for unit in said if (power := metres_of(unit)) is not None}
+    is_known = None not in map(metres_of, said)
+    if lacking or (not is_known and len(said) > 1):
+        why = f"{', '.join(lacking)} has none" if lacking else f"they are in {', '.join(sorted(map(str, said)))}"
+        yield Changed(
+            key, "the sizes of voxels", f"{why}; the others are in the attribute description, not in voxel_sizes"
+        )
+        return
+    if is_known:
+        power = min(powers) if len(powers) == 1 and powers <= {*_NAMED} else -6
+        for number, name in enumerate(axes):
+            more = (metres_of(units[name]) or 0) - power
+            found[number] = sizes[name] * 10**more if more >= 0 else sizes[name] / 10**-more
+        attributes["units"] = [_NAMED[power], units.get("T") if units.get("T") in TIMES else "unknown"]
+    attributes["voxel_sizes"] = found
+
+
+def _said_sizes(series: Any, page: Any) -> tuple[dict[str, float], dict[str, Any]]:
+    """The steps along the axes that ImageJ or OME says, and their units."""
+    file = series.parent
+    if series.kind == "imagej":
+        said = file.imagej_metadata or {}
+        sizes = {"Z": float(said.get("spacing", 1))}
+        for name in "XY":
+            pixels, length = page.tags[f"{name}Resolution"].value
+            sizes[name] = length / pixels
+        return sizes, {
+            "X": said.get("unit"), "Y": said.get("yunit", said.get("unit")), "Z": said.get("zunit", said.get("unit")),
+            "T": said.get("tunit"),
+        }  # fmt: skip
+    if series.kind != "ome":
+        return {}, {}
+    pixels = ET.fromstring(file.ome_metadata).findall(".//{*}Pixels")[file.series.index(series)]
+    sizes = {name: float(pixels.get(f"PhysicalSize{name}", 0)) for name in "ZYX"}
+    return sizes, {name: pixels.get(f"PhysicalSize{name}Unit", "um") for name in "ZYX"}
 
 
 def _items(series: Any) -> Items:

@@ -5,11 +5,12 @@ What such a file says of the array is compared with its attributes when it is wr
 
 from __future__ import annotations
 
+import json
 import logging
 import re
-import textwrap
+import sys
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from threading import get_ident
 from typing import Any, ClassVar, Final
 
@@ -17,6 +18,7 @@ import numpy as np
 
 from blosc2._arrays import axis_names, palette_of, picture_axes
 from blosc2._tools.converting.conversion import FORMATS, OF_GROUPS, ArrayItem, GroupItem, ObjectItem, Target
+from blosc2._tools.converting.images import TIMES, metres_of
 from blosc2._tools.converting.report import Changed, LeftOut
 from blosc2._tools.stores import partial_name, same_value
 from blosc2.exceptions import ConversionError
@@ -51,11 +53,12 @@ class _NewImage(Target):
         if 0 in item.shape or not self._takes(item.dtype) or not item.shape:
             raise ConversionError(f"{item.key}: {self.name} has no items of {item.dtype} in the shape {item.shape}")
         self.only = item.key
-        if item.dtype.kind == "b":
+        is_bool = item.dtype.kind == "b" and not self._has_bits(item)
+        if is_bool:
             yield Changed(item.key, "the type bool", "the file has none: it became uint8")
         items = np.ascontiguousarray(item.whole())
         try:
-            self._write(items.view("u1") if item.dtype.kind == "b" else items, self._meant(item))
+            self._write(items.view("u1") if is_bool else items, self._meant(item))
         except (OSError, MemoryError):
             raise
         except Exception as error:  # libraries raise anything for attributes that make no sense
@@ -91,14 +94,29 @@ class _NewImage(Target):
         if back.dtype != item.dtype and item.dtype.kind != "b":
             yield Changed(item.key, f"the type {item.dtype}", f"it is read as {back.dtype}")
         for name, value in item.attributes.items():
-            if name not in back.attributes:
+            found = back.attributes.get(name)
+            if name in back.attributes and same_value(found, value):
+                continue
+            lost = self._lost(value, found) if name.startswith("description") else None
+            if lost is not None:
+                why = f"the file says its own shape and sizes{lost and f', and {lost} is lost'}"
+                yield (LeftOut if lost else Changed)(item.key, f"attribute {name!r}", why)
+            elif name not in back.attributes:
                 why = f"{self.name} has no place for it, or not for its value{self._hint(name, item)}"
                 yield LeftOut(item.key, f"attribute {name!r}", why)
-            elif not same_value(back.attributes[name], value):
-                found = back.attributes[name]
-                told = f"says {textwrap.shorten(repr(found), 80, placeholder=' ...')}"
+            else:
+                text = repr(found)
+                told = f"says {text if len(text) <= 80 else f'{text[:76]} ...'}"
                 told = "has other bytes" if isinstance(found, bytes) else told
                 yield Changed(item.key, f"attribute {name!r}", f"the file {told}")
+
+    def _has_bits(self, item: ArrayItem) -> bool:  # noqa: ARG002 - of a subclass
+        """Whether the file has items of one bit for it."""
+        return False
+
+    def _lost(self, value: Any, found: Any) -> str | None:  # noqa: ARG002 - of a subclass
+        """What the file does not say of a description that a program wrote; None where no program did."""
+        return None
 
     def _hint(self, name: str, item: ArrayItem) -> str:  # noqa: ARG002 - of a subclass
         """What would have a place in such a file, of an attribute, or of the "shape", that has none."""
@@ -190,11 +208,18 @@ def _new_header(items: np.ndarray[Any, Any], attributes: Mapping[str, Any]) -> A
 # ------------------------------------------------------------------ TIFF
 # What is written by arguments, or follows from the items.
 _ARGUMENTS: Final = frozenset((
-    "axes", "photometric", "description", "voxel_sizes", "XResolution", "YResolution", "ResolutionUnit", "Software",
-    "DateTime", "BitsPerSample", "ExtraSamples", "ColorMap",
+    "axes", "photometric", "description", "voxel_sizes", "units", "XResolution", "YResolution", "ResolutionUnit",
+    "Software", "DateTime", "BitsPerSample", "ExtraSamples", "ColorMap",
 ))  # fmt: skip
 # How descriptions begin that programs write, of the shape and sizes of the array.
-_BY_PROGRAM: Final = re.compile(r"\s*(ImageJ=|\{\s*\"shape\"|shape=|<\?xml|<OME)")
+_BY_PROGRAM: Final = re.compile(r"\s*(ImageJ=|\{[^}]*\"shape\"|shape=|<\?xml|<OME)")
+# What they say in other words in the new file, and what ImageJ says that holds for another part, too.
+_OF_SHAPE: Final = {
+    "shape", "axes", "ImageJ", "images", "channels", "slices", "frames", "hyperstack", "spacing",
+}  # fmt: skip
+_KEPT: Final = ("unit", "tunit", "vunit", "finterval", "fps", "min", "max", "mode", "loop")
+# How ImageJ calls the units of NIfTI.
+_UNITS: Final = {"meter": "m", "mm": "mm", "micron": "um"}
 # Tags that say how large pixels are, as sizes of voxels do.
 _OF_SIZES: Final = ("XResolution", "YResolution", "ResolutionUnit")
 #: How many numbers a pixel has in pictures of a mode, as Pillow calls them.
@@ -210,14 +235,28 @@ class NewTiff(_NewImage):
 
     name = "tiff"
 
+    def _has_bits(self, item: ArrayItem) -> bool:
+        # Files as ImageJ writes them, with sizes of voxels, have none.
+        is_grey = item.attributes.get("photometric") in ("minisblack", "miniswhite")
+        return is_grey and "voxel_sizes" not in self._meant(item)
+
+    def _lost(self, value: Any, found: Any) -> str | None:
+        if not isinstance(value, str) or not _BY_PROGRAM.match(value):
+            return None
+        if value.lstrip().startswith("<"):
+            return "what OME says beyond, such as names of channels,"
+        before, after = _said(value), _said(found)
+        lost = [name for name in before if name not in _OF_SHAPE and before[name] != after.get(name)]
+        if metres_of(before.get("unit")) is not None and metres_of(after.get("unit")) is not None:
+            lost = [name for name in lost if name != "unit"]  # the sizes are in the other one
+        return ", ".join(lost)
+
     def _hint(self, name: str, item: ArrayItem) -> str:
         if name == "shape":
             colours = " (or photometric='rgb', if the last one has colours)" if item.shape[-1] in (3, 4) else ""
             return f"; give the attribute axes, such as 'TZYX'{colours}"
-        if name == "description" and isinstance(item.attributes.get(name), str):
-            return (
-                "; a text that programs wrote for an array of another shape, or of other sizes of voxels, is left out"
-            )
+        if name == "IJMetadata":
+            return ", unless the description is that of ImageJ for this array"
         if name != "voxel_sizes":
             return ""
         names = axis_names(self._meant(item), len(item.shape))
@@ -235,24 +274,28 @@ class NewTiff(_NewImage):
         """Write the file, without what was copied of an array of another shape or other sizes of voxels."""
         fitting: tuple[bool, dict[str, Any]] | None = None
         told = attributes.get("description")
-        by_program = ("description",) if isinstance(told, str) and _BY_PROGRAM.match(told) else ()
+        self._said = _said(told)
+        by_program = ("description", "IJMetadata") if isinstance(told, str) and _BY_PROGRAM.match(told) else ()
         for stale in dict.fromkeys(((), _OF_SIZES, by_program, (*_OF_SIZES, *by_program))):
             if stale and attributes.keys().isdisjoint(stale):
                 continue
             kept = {name: value for name, value in attributes.items() if name not in stale}
             self._write_as(items, kept, is_trial=True)
-            shape, sizes, is_doubted = self._read_back()
+            shape, back, is_doubted = self._read_back()
             if shape != items.shape:
                 continue
-            if not is_doubted and _are_close(sizes, attributes.get("voxel_sizes", sizes)):
+            sizes, units = (back.get(name) for name in ("voxel_sizes", "units"))
+            fits = _are_close(sizes, attributes.get("voxel_sizes", sizes))
+            fits = fits and _first(units) == _first(attributes.get("units", units))
+            if not is_doubted and fits:
                 fitting = False, kept
                 break
             if fitting is None or (fitting[0] and not is_doubted):
                 fitting = is_doubted, kept
         self._write_as(items, attributes if fitting is None else fitting[1])
 
-    def _read_back(self) -> tuple[tuple[int, ...] | None, Any, bool]:
-        """The shape and the sizes of voxels that a reader finds, and whether it warns; no shape of a wrong file."""
+    def _read_back(self) -> tuple[tuple[int, ...] | None, Mapping[str, Any], bool]:
+        """The shape and the attributes that a reader finds, and whether it warns; no shape of a wrong file."""
         log, told = logging.getLogger("tifffile"), list[logging.LogRecord]()
 
         def keep(record: logging.LogRecord) -> bool:
@@ -266,10 +309,10 @@ class NewTiff(_NewImage):
             with closing(FORMATS[self.name].open(self.partial)) as source:
                 back = next(each for each in source.items() if isinstance(each, ArrayItem))
         except (ConversionError, StopIteration):
-            return None, None, True
+            return None, {}, True
         finally:
             log.removeFilter(keep)
-        return back.shape, back.attributes.get("voxel_sizes"), bool(told)
+        return back.shape, back.attributes, bool(told)
 
     def _write_as(self, items: np.ndarray[Any, Any], attributes: dict[str, Any], *, is_trial: bool = False) -> None:
         """Write the file with these attributes; for a trial, all but the items, of which it has only the room."""
@@ -281,23 +324,54 @@ class NewTiff(_NewImage):
         how = _colours(items, attributes, axes)
         if axes and "planarconfig" in how:
             axes = axes[:-1] + "S"
-        how["extratags"] = list(_tags(attributes))
+        how["extratags"] = [*_tags(attributes), *_tags_of_imagej(attributes, items.dtype)]
         described = attributes.get("description")
         is_plane = items.shape[0] > 1 or items.ndim == 2
         if isinstance(described, str) and described:
-            how |= {"description": _as_text(described), "metadata": None if is_plane else {}}
+            has_none = is_plane and "description 2" not in attributes  # the shape, as tifffile writes it
+            how |= {"description": _as_text(described), "metadata": None if has_none else {}}
         elif not is_plane:  # only so a first axis of one item is told
             how["metadata"] = {"axes": axes} if len(set(axes)) == len(axes) == items.ndim else {}
         elif len(set(axes)) == len(axes) and set("YX") < set(axes) <= set("TZCYX"):
             how["metadata"] = {"axes": axes}
             how["imagej"] = items.dtype in _IMAGEJ and axes == "".join(name for name in "TZCYX" if name in axes)
+            if how["imagej"]:
+                how["metadata"] |= _of_imagej(self._said, attributes.get("units"))
         else:
             how["metadata"] = None
         how |= _resolution(attributes, axes, how.get("metadata"))
         how |= {"software": _as_text(attributes.get("Software") or False), "datetime": attributes.get("DateTime")}
         if is_trial:
-            how |= {"shape": items.shape, "dtype": items.dtype}
+            how |= {"shape": items.shape, "dtype": np.uint8 if items.dtype == bool else items.dtype}  # bits are packed
         tifffile.imwrite(self.partial, None if is_trial else items, **how)
+
+
+def _said(text: Any) -> dict[str, Any]:
+    """What ImageJ or tifffile says of an array in a description, by its names."""
+    text = str(text).strip()
+    if text.startswith("{"):
+        with suppress(ValueError):
+            return dict(json.loads(text))
+    is_of_imagej = text.startswith("ImageJ=")
+    return dict(line.split("=", 1) for line in text.splitlines() if "=" in line) if is_of_imagej else {}
+
+
+def _of_imagej(said: Mapping[str, Any], units: Any) -> dict[str, Any]:
+    """What stays of a description of ImageJ for another array, and the unit of the sizes of voxels."""
+    kept: dict[str, Any] = {name: text for name in _KEPT if isinstance(text := said.get(name), str) and text.isascii()}
+    if "loop" in kept:
+        kept["loop"] = kept["loop"] == "true"
+    unit = _UNITS.get(_first(units))
+    if unit is not None and metres_of(unit) != metres_of(kept.get("unit")):
+        kept["unit"] = unit
+    if unit is not None and units[-1] in TIMES:
+        kept["tunit"] = units[-1]
+    return kept
+
+
+def _first(units: Any) -> Any:
+    """The unit of length among those that an attribute has."""
+    return units[0] if isinstance(units, (list, tuple)) and units and isinstance(units[0], str) else None
 
 
 def _are_close(one: Any, other: Any) -> bool:
@@ -370,14 +444,25 @@ def _as_text(value: Any) -> Any:
     return value.encode() if isinstance(value, str) and not value.isascii() else value
 
 
+def _tags_of_imagej(attributes: Mapping[str, Any], dtype: np.dtype[Any]) -> list[Any]:
+    """Labels of planes, overlays and the like, in the order of bytes of the file."""
+    import tifffile
+
+    order = ">" if dtype.str[0] == ">" or (dtype.itemsize == 1 and sys.byteorder == "big") else "<"
+    with suppress(Exception):  # of values that ImageJ has not
+        return list(tifffile.imagej_metadata_tag(attributes.get("IJMetadata") or {}, order))
+    return []
+
+
 def _tags(attributes: Mapping[str, Any]) -> Iterator[tuple[int, str, int, Any, bool]]:
     """Other tags, as tifffile takes them: code, type, count and value."""
     import tifffile
 
     for name, value in attributes.items():
-        if name in _ARGUMENTS or name not in tifffile.TIFF.TAGS:
+        is_private = name.isascii() and name.isdecimal() and 1 << 15 <= int(name[:6]) < 1 << 16  # and has no name
+        if name in _ARGUMENTS or not (is_private or name in tifffile.TIFF.TAGS):
             continue
-        code = tifffile.TIFF.TAGS[name]
+        code = int(name) if is_private else tifffile.TIFF.TAGS[name]
         numbers = value if isinstance(value, list) else [value]
         if isinstance(value, str):
             yield code, "s", 0, _as_text(value), True
