@@ -147,7 +147,7 @@ def test_a_package_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_several_sources_that_are_refused(tmp_path: Path, mixed: Path) -> None:
     one, many = two(tmp_path)
     for paths, target, error, text in [
-        ([one, mixed / "one.npy"], "a.b2z", ConversionError, "have one name"),
+        ([one, mixed / "one.npy"], "a.b2z", ConversionError, "have one name: convert a folder of both"),
         ([one, tmp_path / "none.npy"], "a.b2z", FileNotFoundError, "does not exist"),
         ([one, mixed / "notes.txt"], "a.b2z", ConversionError, "is not known by its name"),
         ([one, many], "a.safetensors", ConversionError, "takes one file"),

@@ -102,6 +102,33 @@ def test_labels_of_imagej(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found["LUTs"], wanted)
 
 
+def test_a_set_of_files_is_given_once(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    """Each file of it names all; the first one of a folder gives the images of all, and one alone does as well."""
+    items, folder = np.arange(2 * 3 * 5 * 7, dtype="u2").reshape(2, 3, 5, 7), tmp_path / "in"
+    folder.mkdir()
+    places = "".join(
+        f'<TiffData FirstC="{c}" FirstZ="{z}" FirstT="0" IFD="{z}" PlaneCount="1">'
+        f'<UUID FileName="{c}.ome.tif">urn:uuid:{c}</UUID></TiffData>'
+        for c in range(2)
+        for z in range(3)
+    )
+    for c in range(2):
+        described = (
+            f'<?xml version="1.0"?><OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06" UUID="urn:uuid:{c}">'
+            '<Image ID="Image:0"><Pixels ID="Pixels:0" DimensionOrder="XYZCT" Type="uint16" SizeX="7" SizeY="5" '
+            f'SizeC="2" SizeZ="3" SizeT="1">{places}</Pixels></Image></OME>'
+        )
+        how = {"metadata": None, "photometric": "minisblack", "ome": False}
+        tifffile.imwrite(folder / f"{c}.ome.tif", items[c], description=described, **how)
+    for source in (folder, [folder / "1.ome.tif", folder / "0.ome.tif"], folder / "1.ome.tif"):
+        report = blosc2.convert(source, tmp_path / "a.b2z", verify=True, overwrite=True)
+        assert report.arrays == 1
+        assert [each.what for each in report.changed] == (["a file of a set"] if source != folder / "1.ome.tif" else [])
+        with blosc2.open(str(tmp_path / "a.b2z")) as store:
+            np.testing.assert_array_equal(store[min(store)][...], items)
+    assert not any("closed file" in str(each.message) for each in recwarn)
+
+
 def test_tags_of_further_pages(tmp_path: Path) -> None:
     with tifffile.TiffWriter(tmp_path / "a.tif") as file:
         for second in range(3):

@@ -349,6 +349,10 @@ class Source:
     def items(self) -> Iterator[Item]:
         raise NotImplementedError
 
+    def files_of_set(self) -> frozenset[str]:
+        """All files of a set, each of which gives the items of all; none of a file that stands alone."""
+        return frozenset()
+
     def close(self) -> None:
         """Let the files go."""
 

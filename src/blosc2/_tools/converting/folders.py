@@ -9,8 +9,11 @@ from contextlib import closing
 from blosc2._options import RemotePath
 from blosc2._tools.converting import conversion
 from blosc2._tools.converting.conversion import GroupItem, Item, Source
-from blosc2._tools.converting.report import WHOLE, LeftOut
+from blosc2._tools.converting.report import WHOLE, Changed, LeftOut
 from blosc2.exceptions import ConversionError, legible
+
+#: The keys of the first files of sets that were given.
+Sets = dict[frozenset[str], str]
 
 
 class Folder(Source):
@@ -24,9 +27,9 @@ class Folder(Source):
         self._path = path
 
     def items(self) -> Iterator[Item]:
-        yield from self._below(self._path, "")
+        yield from self._below(self._path, "", {})
 
-    def _below(self, folder: str, group: str) -> Generator[Item, None, None]:
+    def _below(self, folder: str, group: str, sets: Sets) -> Generator[Item, None, None]:
         yield GroupItem(group or "/", {})
         names = sorted(os.listdir(folder))
         for name in names:
@@ -36,9 +39,9 @@ class Folder(Source):
                 yield LeftOut(key, "a linked directory", "links are not followed")
             elif conversion.format_within(path) is not None:
                 if not _is_header(name, names):
-                    yield from conversion.alone(key, _opened(path, key, None))
+                    yield from conversion.alone(key, _opened(path, key, None, sets))
             elif is_folder:
-                yield from conversion.alone(key, self._below(path, key))
+                yield from conversion.alone(key, self._below(path, key, sets))
             else:
                 yield LeftOut(key, WHOLE, "no format that is known")
 
@@ -64,19 +67,28 @@ class Several(Source):
             else:
                 conversion.format_of(path, name)
             if own in self._paths:
-                raise ConversionError(f"{self._paths[own]} and {path} have one name: convert them one by one")
+                raise ConversionError(
+                    f"{self._paths[own]} and {path} have one name: convert a folder of both, or each with into="
+                )
             self._paths[own] = path
 
     def items(self) -> Iterator[Item]:
         yield GroupItem("/", {})
+        sets: Sets = {}
         for name, path in self._paths.items():
-            yield from conversion.alone(f"/{name}", _opened(path, f"/{name}", self._format))
+            yield from conversion.alone(f"/{name}", _opened(path, f"/{name}", self._format, sets))
 
 
-def _opened(path: str, key: str, name: str | None) -> Generator[Item, None, None]:
-    """What is in one of the files, which is open so long."""
+def _opened(path: str, key: str, name: str | None, sets: Sets) -> Generator[Item, None, None]:
+    """What is in one of the files, which is open so long; what another one of its set has given is not given again."""
     with closing(conversion.open_source(path, name)) as source:
+        files = source.files_of_set()
+        if files in sets:
+            yield Changed(key, "a file of a set", f"its images are those of {sets[files]!r}")
+            return
         yield from conversion.below(key, source)
+        if files:
+            sets[files] = key
 
 
 def _is_header(name: str, names: Sequence[str]) -> bool:

@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from importlib.util import find_spec
 from numbers import Rational
@@ -236,7 +236,12 @@ def _tags(key: str, page: Any, attributes: dict[str, Any]) -> Iterator[LeftOut]:
 
 def _other_tags(page: Any, other: Any) -> Iterator[str]:
     """Names of tags that a further page has with other values than the first one."""
-    for tag in other.aspage().tags:
+    handle = other.parent.filehandle
+    with handle if handle.closed else nullcontext():  # that of another file of a set
+        if handle.closed:
+            handle.open()
+        tags = list(other.aspage().tags)
+    for tag in tags:
         if tag.name not in _OF_STORAGE:
             first = page.tags.get(tag.code)
             if first is None or not same_value(first.value, tag.value):
@@ -340,6 +345,16 @@ def _png_header(path: str) -> tuple[int, dict[bytes, bytes | None]]:
 
 class Tiff(FileOfOne):
     """A TIFF file: one array, or one for each series."""
+
+    def files_of_set(self) -> frozenset[str]:
+        import tifffile
+
+        with suppress(Exception), tifffile.TiffFile(self._path) as file:  # a damaged one is listed when it is read
+            if file.is_ome:
+                pages = [page for series in file.series for page in series if page is not None]
+                files = {os.path.realpath(page.parent.filehandle.path) for page in pages}
+                return frozenset(files) if len(files) > 1 else frozenset()
+        return frozenset()
 
     def _items(self) -> Iterator[Item]:
         yield from read_tiff(self._path, self._key)
