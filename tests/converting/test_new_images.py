@@ -263,6 +263,14 @@ def test_tags_of_tiff_come_back(tmp_path: Path, case: str) -> None:
     assert [tag for tag in one if tag[0] not in places] == [tag for tag in other if tag[0] not in places]
 
 
+@pytest.mark.parametrize("value", [5, b"a", {"Labels": 5}, {"Labels": ["a", 3]}])
+def test_metadata_that_imagej_has_not(tmp_path: Path, value: Any) -> None:
+    array = blosc2.asarray(ITEMS.astype("u2"), urlpath=tmp_path / "a.b2nd")
+    array.attrs.update({"IJMetadata": value, "axes": "ZYX"})
+    report = blosc2.convert(tmp_path / "a.b2nd", tmp_path / "a.tif", verify=True)
+    assert [each.what for each in report.left_out] == ["attribute 'IJMetadata'"]
+
+
 def test_what_a_file_says_is_shown(tmp_path: Path) -> None:
     array = blosc2.asarray(ITEMS.astype("u2"), urlpath=tmp_path / "a.b2nd")
     array.attrs.update({"description": "d" * 200, "axes": "XYZ"})

@@ -89,6 +89,13 @@ def _others(file: Any) -> int:
     return sum(page.offset not in read for page in file.pages)
 
 
+def _files_of_set(file: Any) -> frozenset[str]:
+    """The files that have the pages of its series, if they are several."""
+    pages = [page for series in file.series for page in series if page is not None]
+    files = frozenset(os.path.realpath(page.parent.filehandle.path) for page in pages)
+    return files if len(files) > 1 else frozenset()
+
+
 def _pages(series: Any) -> list[Any]:
     """The pages of a series that have headers of their own; None for each that is not there."""
     pages = []
@@ -350,10 +357,7 @@ class Tiff(FileOfOne):
         import tifffile
 
         with suppress(Exception), tifffile.TiffFile(self._path) as file:  # a damaged one is listed when it is read
-            if file.is_ome:
-                pages = [page for series in file.series for page in series if page is not None]
-                files = {os.path.realpath(page.parent.filehandle.path) for page in pages}
-                return frozenset(files) if len(files) > 1 else frozenset()
+            return _files_of_set(file) if file.is_ome else frozenset()
         return frozenset()
 
     def _items(self) -> Iterator[Item]:

@@ -209,7 +209,7 @@ def _new_header(items: np.ndarray[Any, Any], attributes: Mapping[str, Any]) -> A
 # What is written by arguments, or follows from the items.
 _ARGUMENTS: Final = frozenset((
     "axes", "photometric", "description", "voxel_sizes", "units", "XResolution", "YResolution", "ResolutionUnit",
-    "Software", "DateTime", "BitsPerSample", "ExtraSamples", "ColorMap",
+    "Software", "DateTime", "IJMetadata", "BitsPerSample", "ExtraSamples", "ColorMap",
 ))  # fmt: skip
 # How descriptions begin that programs write, of the shape and sizes of the array.
 _BY_PROGRAM: Final = re.compile(r"\s*(ImageJ=|\{[^}]*\"shape\"|shape=|<\?xml|<OME)")
@@ -246,6 +246,8 @@ class NewTiff(_NewImage):
         if value.lstrip().startswith("<"):
             return "what OME says beyond, such as names of channels,"
         before, after = _said(value), _said(found)
+        if not before:  # cut off, or as old versions of tifffile wrote it
+            return None
         lost = [name for name in before if name not in _OF_SHAPE and before[name] != after.get(name)]
         if metres_of(before.get("unit")) is not None and metres_of(after.get("unit")) is not None:
             lost = [name for name in lost if name != "unit"]  # the sizes are in the other one
