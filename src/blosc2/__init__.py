@@ -131,7 +131,12 @@ if _TYPE_CHECKING:
     from blosc2._arrays import are_partitions_aligned, are_partitions_behaved, compute_chunks_blocks
     from blosc2._frames import set_file_cache
     from blosc2._functions import *
-    from blosc2._indexing import all, any, argmax, argmin, max, mean, min, prod, std, sum, var
+    from blosc2._indexing import all as all
+    from blosc2._indexing import any as any
+    from blosc2._indexing import argmax, argmin, mean, prod, std, var
+    from blosc2._indexing import max as max
+    from blosc2._indexing import min as min
+    from blosc2._indexing import sum as sum
     from blosc2._integrity import CheckReport, Finding, SalvageReport, check, salvage
     from blosc2._opening import *
     from blosc2._options import BlockCacheStats, Metrics, block_cache_stats, metrics, set_block_cache
@@ -169,6 +174,8 @@ bool = bool_  # of which the older implementation has both
 bytes_, str_, object_ = _np.bytes_, _np.str_, _np.object_
 DEFAULT_INT, DEFAULT_INDEX, DEFAULT_FLOAT, DEFAULT_COMPLEX = int64, int64, float64, complex128
 nthreads: int
+cpu_info: dict[str, _Any]
+strict_compatibility: _bool
 
 
 class _Module(_ModuleType):
@@ -217,22 +224,25 @@ _sys.modules[__name__].__class__ = _Module
 __all__ = [
     "DEFINED_CODECS_STOP", "EXTENDED_HEADER_LENGTH", "GLOBAL_REGISTERED_CODECS_STOP", "IS_WASM", "MAX_BLOCKSIZE",
     "MAX_BUFFERSIZE", "MAX_DIM", "MAX_OVERHEAD", "MAX_TYPESIZE", "MIN_HEADER_LENGTH", "USER_REGISTERED_CODECS_STOP",
-    "VERSION_DATE", "VERSION_STRING", "Batch", "BatchArray", "BlockCacheStats", "CParams", "CheckReport", "Codec",
-    "ConversionReport", "DParams", "DeserializeMode", "DictStore", "EmbedStore", "Filter", "Finding", "FormatError",
-    "Loader", "Metrics", "NDArray", "NDField", "ObjectArray", "OtherFileSystemError", "PatchSampler", "Permutation",
-    "SChunk", "SalvageReport", "Samples", "ShortReadError", "SpecialValue", "SplitMode", "StaleHandleError", "Storage",
-    "StoreLockedError", "TreeStore", "Tuner", "UnsafeDeserializationError", "__upstream_api__", "__version__", "arange",
-    "are_partitions_aligned", "are_partitions_behaved", "argmax", "argmin", "array", "asarray", "astype",
-    "block_cache_stats", "blosclib_version", "check", "clib_info", "compress", "compress2", "compressor_list",
-    "compute_chunks_blocks", "concat", "convert", "copy", "cparams_dflts", "decompress", "decompress2",
-    "detect_number_of_cores", "dparams_dflts", "empty", "empty_like", "estore_from_cframe", "expand_dims", "eye",
-    "foreground_index", "free_resources", "from_cframe", "frombuffer", "fromiter", "full", "full_like", "get_blocksize",
-    "get_cbuffer_sizes", "get_clib", "get_compressor", "get_cpu_info", "get_slice_nchunks", "linspace", "load",
-    "load_array", "load_tensor", "matrix_transpose", "mean", "merge", "metrics", "nans", "ncores",
-    "ndarray_from_cframe", "nthreads", "objectarray_from_cframe", "ones", "ones_like", "open", "pack", "pack_array",
-    "pack_array2", "pack_tensor", "permute_dims", "print_versions", "prod", "remove_urlpath", "reshape", "salvage",
-    "save", "save_array", "save_tensor", "schunk_from_cframe", "set_block_cache", "set_blocksize", "set_compressor",
-    "set_file_cache", "set_nthreads", "set_releasegil", "squeeze", "stack", "std", "storage_dflts", "take",
-    "take_along_axis", "to_store", "transpose", "tune", "uninit", "unpack", "unpack_array", "unpack_array2",
-    "unpack_tensor", "var", "zarr_references", "zeros", "zeros_like",
+    "VERSION_DATE", "VERSION_STRING", "Batch", "BatchArray", "BlockCacheStats", "CParams", "CheckReport",
+    "ChunkIndexError", "ChunkSizeError", "ClosedStoreError", "Codec", "CompressionError", "ConversionError",
+    "ConversionReport", "DParams", "DeserializeMode", "DictStore", "EmbedStore", "ExistingFileError", "Filter",
+    "Finding", "FormatError", "Loader", "Metrics", "MissingFileError", "MissingMetadataError", "NDArray", "NDField",
+    "ObjectArray", "OtherFileSystemError", "PatchSampler", "Permutation", "ReadOnlyError", "RemoteAccessError",
+    "RemoteChangedError", "RemoteError", "SChunk", "SalvageReport", "Samples", "ShapeError", "ShortReadError",
+    "SpecialValue", "SplitMode", "StaleHandleError", "Storage", "StoreKeyError", "StoreLockedError", "TreeStore",
+    "Tuner", "UnexpectedKeywordError", "UnsafeDeserializationError", "UnsupportedKindError", "UnsupportedValueError",
+    "__upstream_api__", "__version__", "arange", "are_partitions_aligned", "are_partitions_behaved", "argmax", "argmin",
+    "array", "asarray", "astype", "block_cache_stats", "blosclib_version", "check", "clib_info", "compress",
+    "compress2", "compressor_list", "compute_chunks_blocks", "concat", "convert", "copy", "cparams_dflts", "decompress",
+    "decompress2", "detect_number_of_cores", "dparams_dflts", "empty", "empty_like", "estore_from_cframe",
+    "expand_dims", "eye", "foreground_index", "free_resources", "from_cframe", "frombuffer", "fromiter", "full",
+    "full_like", "get_blocksize", "get_cbuffer_sizes", "get_clib", "get_compressor", "get_cpu_info",
+    "get_slice_nchunks", "linspace", "load", "load_array", "load_tensor", "matrix_transpose", "mean", "merge",
+    "metrics", "nans", "ncores", "ndarray_from_cframe", "nthreads", "objectarray_from_cframe", "ones", "ones_like",
+    "open", "pack", "pack_array", "pack_array2", "pack_tensor", "permute_dims", "print_versions", "prod",
+    "remove_urlpath", "reshape", "salvage", "save", "save_array", "save_tensor", "schunk_from_cframe",
+    "set_block_cache", "set_blocksize", "set_compressor", "set_file_cache", "set_nthreads", "set_releasegil", "squeeze",
+    "stack", "std", "storage_dflts", "take", "take_along_axis", "to_store", "transpose", "tune", "uninit", "unpack",
+    "unpack_array", "unpack_array2", "unpack_tensor", "var", "zarr_references", "zeros", "zeros_like",
 ]  # fmt: skip

@@ -423,6 +423,35 @@ def test_names_on_demand_are_those_that_type_checkers_see(path: Path) -> None:
         package.nothing_like_it  # noqa: B018
 
 
+def exported(module: str) -> set[str]:
+    """The names that a strict type checker sees in an installed module: what it defines, what it imports with a star or
+    under the same name `as`, and of its other imports what it lists."""
+    path = Path(importlib.import_module(module).__file__ or "")
+    found, imported, listed = set(), set(), getattr(importlib.import_module(module), "__all__", [])
+    nodes = list(ast.parse(path.read_text(encoding="utf-8")).body)
+    for node in nodes:
+        if isinstance(node, ast.If):
+            nodes += node.body
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            names = ast.walk(ast.Tuple(node.targets if isinstance(node, ast.Assign) else [node.target]))
+            found |= {name.id for name in names if isinstance(name, ast.Name)}
+        elif isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
+            found |= exported(node.module or "")
+        elif isinstance(node, ast.ImportFrom):
+            found |= {alias.name for alias in node.names if alias.asname == alias.name}
+            imported |= {alias.asname or alias.name for alias in node.names}
+    return found | imported & set(listed)
+
+
+def test_a_strict_type_checker_sees_each_public_name() -> None:
+    modules = {name for name, value in vars(blosc2).items() if isinstance(value, ModuleType)}
+    names = {name for name in dir(blosc2) if not name.startswith("_")}
+    assert len(names) > 150
+    assert not names - modules - set(blosc2._MODULES) - exported("blosc2")
+
+
 def test_there_are_packages_with_names_on_demand() -> None:
     assert SOURCE / "__init__.py" in ON_DEMAND
     assert SOURCE / "_stores" / "__init__.py" in ON_DEMAND

@@ -10,22 +10,14 @@ from blosc2._core.on_demand import on_demand
 
 if TYPE_CHECKING:
     from blosc2._tools.cli import main
-    from blosc2._tools.converting.conversion import convert
-    from blosc2._tools.converting.report import ConversionReport, LeftOut
-    from blosc2._tools.integrations.references import zarr_references
-    from blosc2._tools.integrations.writing import add_xarray_accessor, to_store
-    from blosc2._tools.loading.loader import Loader, unstacked
-    from blosc2._tools.loading.patches import PatchSampler, foreground_index
-    from blosc2._tools.loading.samples import (
-        UNSTACKED,
-        BatchList,
-        Permutation,
-        Samples,
-        in_epoch,
-        large_memory,
-        stacked,
-    )
-    from blosc2._tools.merging import merge
+    from blosc2._tools.converting.conversion import convert as convert
+    from blosc2._tools.converting.report import *
+    from blosc2._tools.integrations.references import *
+    from blosc2._tools.integrations.writing import *
+    from blosc2._tools.loading.loader import *
+    from blosc2._tools.loading.patches import *
+    from blosc2._tools.loading.samples import *
+    from blosc2._tools.merging import *
 else:
     __getattr__ = on_demand(__name__, {
         "cli": "main",
