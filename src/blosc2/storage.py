@@ -352,7 +352,8 @@ class Storage(_Parameters):
     urlpath : str, bytes or path, optional
         The file; without it, data is in memory.
     mode : {'r', 'a', 'w', 'x'}
-        Read; read and write, create if missing; replace; create only.
+        'w' replaces a file that exists; 'a' and 'x' refuse to. `ObjectArray(...)` and `BatchArray(...)` alone open one,
+        to read ('r') or to change ('a').
     mmap_mode : {None, 'r', 'r+', 'w+', 'c'}
         Map the file. It determines `mode`, in this order: r, a, w, a.
     initial_mapping_size : int, optional

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,6 +48,18 @@ def test_each_keyword_of_arrays_has_its_text(name: str) -> None:
     parameters = text[text.index("Parameters\n----------") :]
     for keyword in ARRAY_KEYWORDS:
         assert any(line.partition(" : ")[0].split(", ").count(keyword) for line in parameters.splitlines()), keyword
+
+
+@pytest.mark.parametrize("kind", ["NDArray", "ObjectArray"])
+def test_what_the_modes_do_is_what_their_text_says(kind: str, tmp_path: Path) -> None:
+    make = blosc2.zeros if kind == "NDArray" else blosc2.ObjectArray
+    assert "'w' replaces a file that exists; 'a' and 'x' refuse to. `ObjectArray(...)`" in (make.__doc__ or "")
+    given = {} if kind == "ObjectArray" else {"shape": 3}
+    assert type(make(**given, urlpath=tmp_path / "a", mode="a")).__name__ == kind
+    for mode in "ax":
+        with nullcontext() if (kind, mode) == ("ObjectArray", "a") else pytest.raises(blosc2.ExistingFileError):
+            make(**given, urlpath=tmp_path / "a", mode=mode)
+    make(**given, urlpath=tmp_path / "a", mode="w")
 
 
 @pytest.mark.parametrize(
