@@ -375,6 +375,25 @@ def test_fields_into_an_array_that_is_there() -> None:
         array.read("a", out)
 
 
+def test_fields_of_fields() -> None:
+    items = np.zeros(3, [("at", [("x", "f4"), ("at", "i2")]), ("v", "f8", (2,))])
+    items["at"]["x"] = [1, 2, 3]
+    array = blosc2.asarray(items)
+    for key in ("x", "at", ["x"], ["at", "x"]):
+        assert array["at"][key].tolist() == items["at"][key].tolist()
+    assert array["at"].read("x", np.zeros(3, "f4")).tolist() == [1, 2, 3]
+    array["at"]["at"] = items["at"]["at"] = [7, 8, 9]
+    array["at"][["x"]] = np.array([(4,), (5,), (6,)], [("x", "f4")])
+    items["at"]["x"] = [4, 5, 6]
+    assert array[:].tobytes() == items.tobytes()
+    with pytest.raises(KeyError, match="no field 'v'; there are 'x', 'at'"):
+        array["at"]["v"]
+    with pytest.raises(KeyError, match="no field 'v'; there are 'x', 'at'"):
+        array["at"]["v"] = 0
+    with pytest.raises(KeyError, match="no field 'x'; there are none"):
+        array["v"]["x"]
+
+
 def test_bytes_between_fields_are_those_of_the_file():
     """Not those that lay in the memory of the result."""
     dtype = np.dtype([("a", "i1"), ("b", "<f8"), ("c", "<i2")], align=True)

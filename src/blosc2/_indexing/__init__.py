@@ -20,7 +20,7 @@ else:
     __getattr__ = on_demand(__name__, {
         "keys": "Selection as_items basic_selection in_bounds list_index lossless plain",
         "read_items": (
-            "Items Reader Version planned read read_many read_orthogonal read_other reading view_items"
+            "Items Reader Version is_names planned read read_many read_orthogonal read_other reading view_items"
         ),
         "reducible": "all any argmax argmin max mean min prod std sum var",
         "write_items": "Chunks chunks_with orthogonal_chunks write_box",

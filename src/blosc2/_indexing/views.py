@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -23,8 +23,7 @@ class FieldViews(Mapping[str, "NDField"]):
         self._views = MappingProxyType(views)
 
     def __getitem__(self, name: str) -> NDField:
-        if name not in self._views:
-            raise KeyError(f"no field {name!r}; there are {some_of(self._views) or 'none'}")
+        _check_field(name, self._views)
         return self._views[name]
 
     def __repr__(self) -> str:
@@ -42,12 +41,24 @@ class FieldViews(Mapping[str, "NDField"]):
         return len(self._views)
 
 
+def _check_field(name: str, names: Collection[str]) -> None:
+    if name not in names:
+        raise KeyError(f"no field {name!r}; there are {some_of(names) or 'none'}")
+
+
+def _names_fields(key: Any, dtype: np.dtype[Any]) -> bool:
+    """Whether a key is the name of a field that items have, or a list of names."""
+    if type(key) is str:
+        _check_field(key, dtype.base.names or ())
+        return True
+    return type(key) is list and _indexing.is_names(key)
+
+
 class NDField(Reducible):
-    """A live view of one field of a structured array."""
+    """A live view of one field of a structured array. The names of fields that this one has are keys, as in NumPy."""
 
     def __init__(self, array: Any, name: str) -> None:
-        if name not in (array.dtype.names or ()):
-            raise KeyError(f"no field {name!r}; there are {some_of(array.dtype.names or ())}")
+        _check_field(name, array.dtype.names or ())
         self._array = array
         self.field = name
         self.dtype = array.dtype[name]
@@ -71,19 +82,28 @@ class NDField(Reducible):
         return schunk
 
     def __getitem__(self, key: Any) -> Any:
-        return np.asarray(self._array[key][self.field], order="C")  # which has no axes where one item is read
+        return np.asarray(self._items(key), order="C")
+
+    def _items(self, key: Any) -> np.ndarray[Any, Any]:
+        if _names_fields(key, self.dtype):
+            return self._items(...)[key]  # type: ignore[no-any-return]
+        return np.asarray(self._array[key])[self.field]  # which has no axes where one item is read
 
     def read(self, key: Any = ..., out: np.ndarray[Any, Any] | None = None) -> Any:
         """Read the items that a key selects, into `out` (of their shape and dtype) if given. All fields are decoded."""
         if out is None:
             return self[key]
-        found = np.asarray(self._array[key])[self.field]
+        found = self._items(key)
         check_out(out, found.shape, found.dtype)
         out[...] = found
         return out
 
     def __setitem__(self, key: Any, value: Any) -> None:
         with self._array._handle.editing():
+            if _names_fields(key, self.dtype):
+                items = self[...]
+                items[key] = value
+                key, value = ..., items
             items = self._array[key]
             items[self.field] = value
             self._array[key] = items
