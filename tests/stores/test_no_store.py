@@ -48,6 +48,16 @@ def test_a_file_that_is_no_store_stays(kind: Any, make: Any, name: str, tmp_path
     assert [file.name for file in tmp_path.iterdir()] == [name]
 
 
+@pytest.mark.parametrize("kind", KINDS[:2], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("contiguous", [True, False])
+@pytest.mark.parametrize("mode", "ra")
+def test_an_array_is_not_called_damaged(kind: Any, contiguous: bool, mode: str, tmp_path: Path) -> None:
+    blosc2.asarray([1, 2], urlpath=tmp_path / "one.b2nd", contiguous=contiguous)
+    with pytest.raises(blosc2.FormatError, match=r"one\.b2nd.*: not a store .*: blosc2\.open opens it") as caught:
+        kind(tmp_path / "one.b2nd", mode=mode)
+    assert "salvage" not in str(caught.value)
+
+
 @each_kind
 def test_a_link_to_such_a_file(kind: Any, tmp_path: Path) -> None:
     text(tmp_path / "d.h5")

@@ -82,6 +82,10 @@ LEAF_SUFFIXES: Final[tuple[str, ...]] = (".b2nd", ".b2f", ".b2b")
 _KINDS: Final = {".b2nd": "NDArray", ".b2f": "SChunk", ".b2b": "BatchArray"}
 #: What a frame begins with.
 FRAME_MAGIC = b"\x9e\xa8b2frame\0"
+#: What an error says of such bytes where there should be a store.
+ONLY_A_FRAME: Final = (
+    "not a store but one frame, such as of an array: blosc2.open opens it, under a name that ends in .b2nd"
+)
 #: What an AppleDouble file begins with. On disks and in archives of others, macOS keeps attributes of "x" in such a
 #: "._x": it is no leaf, whatever its suffix. Leaves may be called so, too.
 APPLE_DOUBLE: Final = b"\0\5\x16\7"

@@ -30,6 +30,7 @@ from blosc2._backends.embedded_map import Embedded, read_embedded
 from blosc2._backends.layout import (
     EMBED,
     LEAF_SUFFIXES,
+    ONLY_A_FRAME,
     ByteRange,
     NewVersion,
     Renamed,
@@ -52,7 +53,7 @@ from blosc2._files import (
     check_same_file,
     file_identity,
 )
-from blosc2._frames import FrameUpdate, write_frame
+from blosc2._frames import FrameUpdate, is_directory_frame, write_frame
 from blosc2._options import StoreOptions
 from blosc2.exceptions import FormatError
 
@@ -167,7 +168,8 @@ class DirectoryBackend(TieredBackend):
         if byte_range is None:
             if not os.path.isdir(self.root):
                 raise missing(self.root)
-            raise FormatError(f"not a store: it has no {EMBED}", path=self.root)
+            is_frame = is_directory_frame(self.root)
+            raise FormatError(ONLY_A_FRAME if is_frame else f"not a store: it has no {EMBED}", path=self.root)
         self.behind = False
         # Bytes of an unfinished append may follow.
         return byte_range[0], 0, -1

@@ -9,7 +9,18 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from blosc2._backends import zip as archives
-from blosc2._backends.layout import EMBED, LEAF_SUFFIXES, LOCK, RESERVED, ByteRange, open_source, pieces, unusual_name
+from blosc2._backends.layout import (
+    EMBED,
+    FRAME_MAGIC,
+    LEAF_SUFFIXES,
+    LOCK,
+    ONLY_A_FRAME,
+    RESERVED,
+    ByteRange,
+    open_source,
+    pieces,
+    unusual_name,
+)
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.checksum import crc32
 from blosc2._core.io.source import Source
@@ -79,6 +90,8 @@ def open_version(path: str, mmap_mode: str | None, old: Source | None, advice: s
             return Version(source, archive, record)
         except FormatError:
             if not retry.again(source.identity):
+                if source.size >= len(FRAME_MAGIC) and source.read(0, len(FRAME_MAGIC)) == FRAME_MAGIC:
+                    raise FormatError(ONLY_A_FRAME, path=path, offset=0) from None
                 raise
 
 
