@@ -358,6 +358,11 @@ class DictStore(Store):
             Named tuples, which ``pandas.DataFrame`` accepts; a group comes before the groups in it. The row of the
             whole store also has the size of its files.
 
+        Raises
+        ------
+        KeyError
+            There is no such group.
+
         Examples
         --------
         >>> import os, tempfile
@@ -371,17 +376,29 @@ class DictStore(Store):
         [('/', 3, 924), ('/mri', 2, 900)]
         [('bool', 1), ('float64', 1)]
         """
-        self._table.session.check_open()
-        path = self._prefix if group in ("", "/") else self._absolute(group)
-        rows = _stores.store_stats(self._table, path or "/", depth, by)
+        rows = _stores.store_stats(self._table, self._existing_group(group), depth, by)
         cut = len(self._prefix)
         return [row._replace(group=row.group[cut:] or "/") for row in rows] if cut else rows
+
+    def _existing_group(self, group: str) -> str:
+        """The key of a group in the whole store, "/" for all; `KeyError` if nothing is below it."""
+        self._table.session.check_open()
+        if group in ("", "/"):
+            return self._prefix or "/"
+        path = self._absolute(group)
+        if not self._table.contents.listing().has_group(path):
+            if self._table.contents.has(path):
+                raise StoreKeyError(f"Key {path!r} is a leaf: describe({group!r}) tells of it", path=self._path)
+            raise self._table.missing_key(path)
+        return path
 
     def to_pandas(self, group: str = "/") -> Any:
         """Describe the leaves below a group in a ``pandas.DataFrame``: a row for each, by key, as `describe` has it.
 
-        Needs pandas (``pip install 'python-blosc2[pandas]'``). `stats` counts leaves by group instead.
+        Needs pandas (``pip install 'python-blosc2[pandas]'``). `stats` counts leaves by group instead. `KeyError` if
+        there is no such group.
         """
+        self._existing_group("/" + group.strip("/"))
         return _stores.leaves_table(self, group)
 
     @property

@@ -207,7 +207,7 @@ class TreeStore(DictStore):
         return [key for batch in self._relative(batches) for key in batch]
 
     def get_children(self, path: str = "/") -> list[str]:
-        """List the groups and leaves directly below a group, as full keys, in order."""
+        """List the groups and leaves directly below a group, as full keys, in order; nothing if there is none."""
         self._table.session.check_open()
         group = self._absolute_group(path)
         groups, leaves = _stores.walking.children(self._table, group)
@@ -221,7 +221,7 @@ class TreeStore(DictStore):
         Parameters
         ----------
         path : str
-            The group to start from.
+            The group to start from; one that there is not has nothing in it.
         topdown : bool
             Whether a group comes before the groups in it.
 
@@ -395,6 +395,11 @@ class TreeStore(DictStore):
         lines : int
             The largest number of lines. Without a catalog, the leaves that are drawn are opened.
 
+        Raises
+        ------
+        KeyError
+            There is no such group.
+
         Examples
         --------
         >>> import os, tempfile
@@ -408,7 +413,7 @@ class TreeStore(DictStore):
         └── mri
             └── raw (4, 4) int16
         """
-        self._table.session.check_open()
+        self._existing_group(group)
         return _stores.draw_store(self.get_subtree(group), depth, lines)
 
 
