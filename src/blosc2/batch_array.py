@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from types import EllipsisType
@@ -14,8 +13,9 @@ from blosc2._core.allocation import allowed
 from blosc2._core.codec.codec import Encoder
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.sharing import item_of
-from blosc2._frames import MAX_ENTRIES, FrameHandle, FrameUpdate, Together, VLMeta, vlmeta_chunk
+from blosc2._frames import MAX_ENTRIES, FrameHandle, FrameUpdate, Together, VLMeta, integer, vlmeta_chunk
 from blosc2._lists import (
+    ADVICE,
     BUDGETS,
     LENGTHS,
     BatchMetadata,
@@ -97,7 +97,7 @@ class BatchArray(ValueList):
     ) -> None:  # fmt: skip
         self._known = self._known_ends = self._proposed = None
         if items_per_block is not None:
-            items_per_block = operator.index(items_per_block)
+            items_per_block = integer("items_per_block", items_per_block, ADVICE)
             if items_per_block < 1:
                 raise ValueError(f"items_per_block must be a positive integer, not {items_per_block}")
         serializer_of(serializer)

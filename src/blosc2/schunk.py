@@ -87,6 +87,8 @@ class SChunk(ChangeableChunks):
             options = HandleOptions("r", storage.mmap_mode, policy, keywords.dparams, locking=storage.locking)
             self._handle = _existing(storage, chunksize, data, options)
             return
+        if chunksize is not None:
+            chunksize = _frames.integer("chunksize", chunksize, "data= takes bytes, and urlpath= a path")
         chunksize = None if chunksize == -1 else chunksize
         policy = str(deserialize_mode("full" if deserialize is None else deserialize))
         _frames.check_target(storage, "super-chunk")

@@ -221,6 +221,20 @@ def test_what_to_give_instead_of_objects(kind: str, folder: Path) -> None:
             assert found["/good"][:].tolist() == value
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "advice"),
+    [
+        (blosc2.ObjectArray, "chunksize", r"extend\(values\) takes values, and urlpath= a path"),
+        (blosc2.BatchArray, "items_per_block", r"extend\(values\) takes values, and urlpath= a path"),
+        (blosc2.SChunk, "chunksize", "data= takes bytes, and urlpath= a path"),
+    ],
+)
+@pytest.mark.parametrize("given", [["a", "b"], "names.b2f", b"bytes", np.arange(3)], ids=type)
+def test_values_or_a_path_in_the_place_of_a_size(kind: Any, name: str, advice: str, given: Any) -> None:
+    with pytest.raises(TypeError, match=f"{name} must be an integer, not {type(given).__name__}: {advice}"):
+        kind(given)
+
+
 def test_a_table_of_pandas(folder: Path) -> None:
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame({"name": ["Ada", "Bo"], "age": [61, 7]})

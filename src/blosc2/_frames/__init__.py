@@ -72,7 +72,7 @@ else:
         ),
         "chunk_updates": (
             "DEFAULT_CHUNK INDEXES append_special bytes_of checked_chunk chunk_nbytes compressed compressed_pieces "
-            "mark_indexes_stale overwrite position_for_chunk reorder splice update_special"
+            "integer mark_indexes_stale overwrite position_for_chunk reorder splice update_special"
         ),
         "directory": (
             "DirectoryHandle Integers ReadOnlyDirectoryHandle chunk_file chunk_number directory_handle "

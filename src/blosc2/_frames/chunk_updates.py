@@ -43,6 +43,14 @@ _SPECIAL_OFFSETS = {
 }  # fmt: skip
 
 
+def integer(name: str, given: Any, advice: str) -> int:
+    """A size that is the first argument of a class, where others take a path or values."""
+    try:
+        return operator.index(given)
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, not {type(given).__name__}: {advice}") from None
+
+
 def chunk_nbytes(chunksize: Any, nbytes: int, typesize: int) -> int:
     """Bytes of a chunk: what a caller says, else whole items for up to as many bytes as there are."""
     if chunksize is None:

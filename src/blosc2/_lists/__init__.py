@@ -18,4 +18,4 @@ from blosc2._lists.batches import (
     serializer_of,
     stored_lengths,
 )
-from blosc2._lists.lists import Chunk, ValueList, packed_value, readable, unreadable
+from blosc2._lists.lists import ADVICE, Chunk, ValueList, packed_value, readable, unreadable

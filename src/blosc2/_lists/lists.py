@@ -6,7 +6,7 @@ import errno
 import operator
 import os
 from collections.abc import Iterable, Iterator, Mapping, MutableSequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from blosc2._frames import (
     check_target,
     copy_frame,
     encode,
+    integer,
     new_handle,
     open_handle,
     pack,
@@ -109,6 +110,10 @@ _SAMPLE = bytes(range(64)) * 4
 _HELD = 32 << 20
 
 
+#: What to do with what is no size.
+ADVICE: Final = "extend(values) takes values, and urlpath= a path"
+
+
 class ValueList(StoredFrame, MutableSequence[Any]):
     """A list that is a frame, with one chunk for each element."""
 
@@ -154,7 +159,7 @@ class ValueList(StoredFrame, MutableSequence[Any]):
             if storage.mode == "r":
                 raise MissingFileError(errno.ENOENT, "No such file or directory: mode='a' creates it", storage.urlpath)
         if chunksize is not None:
-            chunksize = operator.index(chunksize)
+            chunksize = integer("chunksize", chunksize, ADVICE)
             if not 1 <= chunksize <= MAX_BUFFERSIZE:
                 raise ValueError(f"chunksize must be between 1 and {MAX_BUFFERSIZE} bytes, not {chunksize}")
         cparams = self._parameters(given.cparams)
