@@ -48,6 +48,7 @@ class TreeStore(DictStore):
     listed and cannot be changed, but are copied with the store.
 
     ``tree[key] = group`` copies a group, of this tree or of another one, with all leaves, groups and attributes in it.
+    ``del tree[key]`` deletes a group with all of these, and ``del tree["/"]`` everything, like `clear`.
 
     Looking up a leaf takes no longer in a large tree, and listing a group costs what it lists.
 
