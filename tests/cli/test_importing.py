@@ -33,6 +33,12 @@ def test_names_that_stores_refuse(folder: Path, run: Answer) -> None:
     assert "  /kernel:0 -> /kernel%3A0" in run("import", "k.npz", "k.b2z", "-f", "--rename", "--verify")
 
 
+def test_a_flag_with_a_value(folder: Path, run: Answer) -> None:
+    np.savez(folder / "k.npz", a=np.arange(3))
+    why = failing(run, "import", "k.npz", "k.b2z", "--into", "/again", "--rename", "escape")
+    assert "escape: the target, such as k.b2z, comes last; flags such as --rename take no value" in why
+
+
 def test_a_part_of_a_store(folder: Path, run: Answer) -> None:
     """A key is what the new file is made of: a group its root, an array one of its name."""
     run("export", "s.b2z/mri/007", "part.npz", "--verify")

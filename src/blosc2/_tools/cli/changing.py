@@ -384,7 +384,7 @@ def import_(sources: tuple[str, ...], goal: str | None, **options: Any) -> int:
     only has another form is listed, too.
     """
     if not options["target"].rstrip("/").endswith(_OURS):
-        raise LocationError(_no_target(sources[0], options["target"]))
+        raise LocationError(_no_target(sources, options["target"]))
     cparams = _cparams(options)
     if goal is not None and cparams:
         raise LocationError("--cparams chooses codec and level: leave out --codec and --level")
@@ -416,11 +416,13 @@ def _cparams(options: dict[str, Any]) -> dict[str, Any] | None:
     return (cparams | ({} if level is None else {"clevel": level})) or None
 
 
-def _no_target(source: str, target: str) -> str:
+def _no_target(sources: tuple[str, ...], target: str) -> str:
     """What to say of a target that is no new store or array."""
+    if sources[-1].endswith(_OURS):
+        return f"{target}: the target, such as {sources[-1]}, comes last; flags such as --rename take no value"
     store = next((target[: target.find(s) + len(s)] for s in _OURS if f"{s}/" in target), "")
     if store:
-        what = _to_add(source, store, target[len(store) :])
+        what = _to_add(sources[0], store, target[len(store) :])
         return f"{target}: import takes a store, and this is a place in one; {what}"
     return f"{target}: the target of import ends in {', '.join(_OURS)}; `blosc2 export` writes other formats"
 
