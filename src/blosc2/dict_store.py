@@ -41,7 +41,7 @@ class DictStore(Store):
     ----------
     localpath : str, bytes or path
         The directory or file. An existing path keeps its kind; a new one becomes a file with suffix ``.b2z``, otherwise
-        a directory.
+        a directory. Missing folders above it are made.
     mode : {'r', 'a', 'w', 'x'}
         Read only; read and write, created if missing; start empty (the old leaves are removed when the first changes
         are published); create only.
@@ -90,7 +90,7 @@ class DictStore(Store):
     **Publishing.** `flush` and `close` publish changes. A `.b2z` is published in one step: new members and a new
     directory are appended, and one last write of 54 bytes makes them current. An archive that was only read is not
     touched. In a `.b2d`, assigning a leaf with a file of its own publishes it, and deleting it removes the file;
-    embedded values are published at once as long as that is cheap (`doc/guide/publishing.md`). Everything is durable
+    embedded values are published at once as long as that is cheap. Everything is durable
     after `flush` or `close`. Each file of a `.b2d` is replaced atomically, but not all of them together. A `with`
     block that raises publishes what was assigned. So does a store that is never closed, when it is garbage-collected
     or the interpreter exits, with a `ResourceWarning`. `discard` drops pending changes, and a `transaction` publishes

@@ -39,7 +39,7 @@ class EmbedStore(Store):
     Parameters
     ----------
     urlpath : str, bytes or path, optional
-        The file. Without it the store is in memory; `to_cframe` returns its bytes.
+        The file; missing folders are made. Without it the store is in memory; `to_cframe` returns its bytes.
     mode : {'r', 'a', 'w', 'x'}
         Read only; read and write, created if missing; start empty (an old file is replaced with the first
         change); create only.

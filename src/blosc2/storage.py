@@ -350,7 +350,7 @@ class Storage(_Parameters):
     contiguous : bool, optional
         Whether all chunks lie in one buffer; by default True if there is a file.
     urlpath : str, bytes or path, optional
-        The file; without it, data is in memory.
+        The file, in a folder that exists; without it, data is in memory.
     mode : {'r', 'a', 'w', 'x'}
         'w' replaces a file that exists; 'a' and 'x' refuse to. `ObjectArray(...)` and `BatchArray(...)` alone open one,
         to read ('r') or to change ('a').

@@ -420,8 +420,8 @@ class Store(LeafAccess, MutableMapping[str, Any]):
         """Publish all changes of a ``with`` block at once, or none of them if it raises.
 
         Changes that were pending before the block are published with those of the block, and stay pending if it raises.
-        Until the block ends, only the thread that began it can change the store. `doc/guide/durability.md` says what
-        others see at any moment, and after a crash.
+        Until the block ends, only the thread that began it can change the store. The page 'What is safe, and when' says
+        what others see at any moment, and after a crash.
 
         Examples
         --------
