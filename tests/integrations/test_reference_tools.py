@@ -68,6 +68,30 @@ def test_kerchunk_combines(tmp_path: Path, years: list[Any]) -> None:
     xarray.testing.assert_equal(found.load(), xarray.concat(years, "time"))
 
 
+@pytest.mark.parametrize("fill", [1e20, np.nan, -np.inf], ids=["1e20", "NaN", "-inf"])
+def test_a_netcdf_file_with_a_scalar_and_fill_values(tmp_path: Path, fill: float) -> None:
+    """Each program opens it, and nothing that only tells of netCDF is shown."""
+    netcdf, virtualizarr = pytest.importorskip("netCDF4"), pytest.importorskip("virtualizarr")
+    pytest.importorskip("kerchunk")
+    registry, stores = pytest.importorskip("obspec_utils.registry"), pytest.importorskip("obstore.store")
+    from virtualizarr.parsers import KerchunkJSONParser
+
+    with netcdf.Dataset(tmp_path / "0.nc", "w") as file:
+        file.createDimension("x", None)
+        values = file.createVariable("t", "f4", ("x",), fill_value=fill)
+        values[:] = np.ma.masked_array([1, 2, 3], [False, True, False])
+        file.createVariable("crs", "i4").grid_mapping_name = "latitude_longitude"
+    blosc2.convert(tmp_path / "0.nc", tmp_path / "0.b2z")
+    path = references(tmp_path, 0, 2)
+    found = xarray.open_dataset(str(path), engine="kerchunk")
+    np.testing.assert_array_equal(found.t.values, [1, np.nan, 3])
+    assert (found.crs.dims, found.crs.attrs["grid_mapping_name"]) == ((), "latitude_longitude")
+    assert found.attrs == {}
+    local = registry.ObjectStoreRegistry({"file://": stores.LocalStore()})
+    shown = virtualizarr.open_virtual_dataset(path.as_uri(), registry=local, parser=KerchunkJSONParser())
+    assert dict(shown.sizes) == {"x": 3}
+
+
 def test_virtualizarr_joins(tmp_path: Path, years: list[Any]) -> None:
     """It takes references of zarr 2."""
     virtualizarr = pytest.importorskip("virtualizarr")

@@ -26,7 +26,7 @@ from blosc2._frames import array_of, chunk_encoding, is_directory_frame
 from blosc2._functions import asarray
 from blosc2._options import FIELDS, Encoding, absolute_path, fields_of, get_nthreads, is_remote
 from blosc2._stores import Store, children_of
-from blosc2._tools.converting.conversion import as_json, encode_missing
+from blosc2._tools.converting.conversion import MISSING, UNLIMITED, as_json, encode_missing, taken_item, taken_names
 from blosc2._tools.converting.report import WHOLE, Changed, LeftOut
 from blosc2._tools.stores import attributes_of, opened
 from blosc2.exceptions import ConversionError, FormatError, legible
@@ -185,14 +185,17 @@ def array_documents(array: NDArray, attributes: dict[str, Any], zarr_format: int
     }  # fmt: skip
     if zarr_format == 2:
         # With a value for missing chunks, xarray takes all items that are equal to it as missing.
+        rest = dict(attributes) if array.ndim else {DIMENSIONS: [], **attributes}  # without which it opens no scalar
+        fill = taken_item(rest, MISSING, array.dtype) if array.dtype.kind in "iuf" else None
         described: dict[str, Any] = {
             "zarr_format": 2, "shape": list(array.shape), "chunks": chunks, "dtype": old_dtype(array.dtype),
             # As a filter, which VirtualiZarr takes, too.
-            "compressor": None, "fill_value": None, "order": "C", "filters": [{"id": NAME, **codec}],
+            "compressor": None, "fill_value": None if fill is None else _number(fill.item()), "order": "C",
+            "filters": [{"id": NAME, **codec}],
             "dimension_separator": ".",
         }  # fmt: skip
         yield ".zarray", text_of(described)
-        yield ".zattrs", text_of(attributes)
+        yield ".zattrs", text_of(rest)
         return
     found = data_type(array.dtype)
     endian = {} if found.endian is None else {"configuration": {"endian": found.endian}}
@@ -208,6 +211,11 @@ def array_documents(array: NDArray, attributes: dict[str, Any], zarr_format: int
         described["dimension_names"] = names
         attributes = {name: value for name, value in attributes.items() if name != DIMENSIONS}
     yield "zarr.json", text_of({**described, "attributes": attributes})
+
+
+def _number(value: float) -> float | str:
+    """A number as zarr 2 writes it: JSON has no NaN, and nothing infinite."""
+    return value if np.isfinite(value) else {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
 
 
 def group_documents(attributes: Mapping[str, Any], zarr_format: int) -> Iterator[tuple[str, str]]:
@@ -340,7 +348,11 @@ class _References:
 
     # ------------------------------------------------------------------ groups
     def add_group(self, store: Any, group: str) -> None:
-        attributes = self._plain(group or "/", attributes_of(store, group))
+        given = dict(attributes_of(store, group))
+        if taken_names(given, UNLIMITED) and self._left_out is not None:
+            why = "all dimensions of zarr can grow"
+            self._left_out.append(Changed(group or "/", f"attribute {UNLIMITED!r}", why))
+        attributes = self._plain(group or "/", given)
         self._add_documents(group, group_documents(attributes, self._format))
         groups, leaves = children_of(store, group)
         for name in sorted({*groups, *leaves}):
