@@ -16,7 +16,7 @@ import blosc2
 from blosc2 import to_store
 from blosc2._tools import add_xarray_accessor
 from blosc2._tools.integrations.xarray_engine import Blosc2BackendEntrypoint as Engine
-from blosc2.exceptions import UnexpectedKeywordError
+from blosc2.exceptions import ClosedStoreError, UnexpectedKeywordError
 
 
 def weather(days: int = 5, first: str = "2020-01-01") -> Any:
@@ -237,6 +237,9 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
     "keyword": (weather(), {"append_dims": "x"}, UnexpectedKeywordError, "did you mean 'append_dim'"),
     "locking": (weather(), {"locking": True}, UnexpectedKeywordError, "give to_store the open store"),
     "resume": (weather(), {"resume": True}, UnexpectedKeywordError, "for data of xarray, leave it out"),
+    "scheduler": (
+        weather(), {"scheduler": "threads"}, UnexpectedKeywordError, r"write within dask.config.set\(scheduler=...\)",
+    ),
     "keyword of others": (weather(), {"compute": False}, UnexpectedKeywordError, "no keyword 'compute'. It tak"),
     "chunks": (
         weather(), {"mode": "w", "chunks": {"time": 2}}, TypeError,
@@ -244,7 +247,7 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
     ),
     "slash": (xarray.Dataset({"a/b": ("z", [1])}), {"mode": "a"}, ValueError, "separates groups"),
     "zero characters": (xarray.Dataset({"s": ("z", np.array(["a\0"], object))}), {"mode": "a"}, ValueError, "zero"),
-    "tree": (xarray.DataTree(weather()), {"append_dim": "time"}, ValueError, "nodes of the tree one by one"),
+    "tree": (xarray.DataTree(weather()), {"append_dim": "time"}, ValueError, r"node\.to_dataset\(inherit=False\)"),
 }  # fmt: skip
 
 
@@ -372,6 +375,29 @@ def test_a_tree(path: Path) -> None:
         to_store(tree, path, mode="w", encoding={"/none": {}})
 
 
+def test_a_store_that_is_open_and_is_replaced_is_closed(path: Path) -> None:
+    with blosc2.open(str(path), mode="a") as older:
+        older["/note"] = np.arange(3)
+        to_store(weather(2), path, mode="w")
+        with pytest.raises(ClosedStoreError, match="opened with mode='w' in this process"):
+            older["/note"] = np.arange(3)
+    with opened(path) as found:
+        xarray.testing.assert_identical(found.load(), weather(2))
+
+
+def test_the_nodes_of_a_tree_grow_one_by_one(path: Path) -> None:
+    times = np.arange(3)
+    tree = xarray.DataTree.from_dict({
+        "/": xarray.Dataset(coords={"time": times}), "/a": xarray.Dataset({"v": ("time", times / 2)}),
+    })  # fmt: skip
+    to_store(tree, path, mode="w")
+    for node in tree.map_over_datasets(lambda one: one.assign_coords(time=times + 3)).subtree:
+        to_store(node.to_dataset(inherit=False), path, node.path, append_dim="time")
+    with xarray.open_datatree(path, engine=Engine) as found:
+        np.testing.assert_array_equal(found["a"].coords["time"], np.arange(6))
+        np.testing.assert_array_equal(found["a/v"], [0, 0.5, 1] * 2)
+
+
 def test_an_open_store(tmp_path: Path) -> None:
     path = str(tmp_path / "a.b2z")
     with blosc2.TreeStore(path, mode="w") as store:
@@ -413,6 +439,18 @@ def test_encodings(tmp_path: Path) -> None:
         assert (store["/t"].chunks, store["/t"].cparams.codec) == ((20, 40), blosc2.Codec.LZ4)
     to_store(found[{"x": slice(0, 7)}], tmp_path / "c.b2z")  # chunks that do not fit any more
     np.testing.assert_array_equal(opened(tmp_path / "c.b2z").t, found.t[:, :7])
+
+
+@pytest.mark.parametrize("is_lazy", [False, True])
+def test_chunks_that_are_asked_for_stay_for_what_is_appended(tmp_path: Path, is_lazy: bool) -> None:
+    day = xarray.Dataset({"v": (("time", "x"), np.ones((1, 500)))}, {"time": [0]})
+    path = tmp_path / "a.b2z"
+    to_store(day.chunk() if is_lazy else day, path, encoding={"v": {"chunks": (30, 500)}})
+    for number in range(1, 4):
+        to_store(day.assign_coords(time=[number]), path, append_dim="time")
+    with blosc2.open(str(path)) as store:
+        assert (store["/v"].chunks, store["/v"].shape) == ((30, 500), (4, 500))
+        np.testing.assert_array_equal(store["/v"][...], 1)
 
 
 PACKED = {"dtype": "i2", "scale_factor": 0.01}

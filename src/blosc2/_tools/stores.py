@@ -12,7 +12,7 @@ import numpy as np
 from blosc2._files import Owner, remove_leftovers, sync_file, sync_folder
 from blosc2._opening import open as open_path
 from blosc2._options import is_remote, shortened
-from blosc2._stores import children_of
+from blosc2._stores import children_of, close_replaced
 from blosc2.embed_store import EmbedStore
 from blosc2.exceptions import name_target
 from blosc2.tree_store import TreeStore
@@ -104,6 +104,7 @@ def put_in_place(partial: str, path: str, *, overwrite: bool) -> None:
         sync_file(partial)
     if not overwrite and os.path.lexists(path):
         raise FileExistsError(f"{path} was made by somebody else meanwhile; overwrite=True replaces it")
+    close_replaced(path)  # as mode="w" does
     if os.path.isdir(path) or os.path.isdir(partial):
         folder, name = os.path.split(path)
         aside = os.path.join(folder, f"{shortened(name)}.replaced-{os.urandom(4).hex()}")
