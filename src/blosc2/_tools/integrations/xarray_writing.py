@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
@@ -732,9 +732,8 @@ def _keywords(variable: Any, asked: set[str], where: str) -> dict[str, Any]:
         if name in keywords and name not in asked and not _fits(keywords[name], variable.shape):
             keywords.pop("chunks", None)
             keywords.pop("blocks", None)
-    if "chunks" in keywords and variable.size:
-        with suppress(TypeError, ValueError):  # the plan takes one number, too, and says what is wrong
-            keywords["chunks"] = tuple(min(c, n) for c, n in zip(keywords["chunks"], variable.shape, strict=True))
+    if "chunks" in keywords and "chunks" not in asked and variable.size:
+        keywords["chunks"] = tuple(min(c, n) for c, n in zip(keywords["chunks"], variable.shape, strict=True))
     try:
         ArrayPlan(variable.shape, variable.dtype, dict(keywords))
     except (TypeError, ValueError) as error:
