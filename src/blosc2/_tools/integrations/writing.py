@@ -137,6 +137,9 @@ def _unexpected(name: str, more: Sequence[str] = ()) -> UnexpectedKeywordError:
         how = f"encoding={{'variable': {{{name!r}: ...}}}}"
         how = f"write {'dataset.attrs' if name == 'attributes' else how}" if name != "resume" else "leave it out"
         return UnexpectedKeywordError(f"{name}= is for arrays of dask; for data of xarray, {how}")
+    if name in _COMPUTE and name not in more:
+        how = f"write within dask.config.set({name}=...) or dask.annotate({name}=...)"
+        return UnexpectedKeywordError(f"{name}= is for arrays of dask; for data of xarray, {how}")
     return unexpected_keyword(name, hint=_HINTS.get(name, ""), more=more)
 
 

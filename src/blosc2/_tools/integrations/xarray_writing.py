@@ -320,7 +320,10 @@ def write_xarray(
         raise ValueError(f"append_dim and region change what is there: they need mode 'a' or 'r+', not {mode!r}")
     if isinstance(data, xarray.DataTree):
         if append_dim is not None or region is not None:
-            raise ValueError("append_dim and region are for one dataset: write the nodes of the tree one by one")
+            raise ValueError(
+                "append_dim and region are for one dataset: write the nodes one by one, each without what it inherits: "
+                "to_store(node.to_dataset(inherit=False), target, node.path, ...)"
+            )
         nodes = _nodes(data, group_path(group), encoding or {})
     else:
         dataset = _dataset_of(data)
