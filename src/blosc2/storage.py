@@ -316,6 +316,8 @@ class TunedCParams(CParams):
         The shapes that go with it.
     for_size : bool
         Whether chunks that would be smaller with the default parameters get these.
+    precision : optional
+        How numbers are rounded; by default they are exact.
     """
 
     why: str = ""
@@ -323,6 +325,7 @@ class TunedCParams(CParams):
     tried: Any = field(default=(), repr=False)
     chunks: Any = None
     blocks: Any = None
+    precision: Any = None
 
 
 @dataclass(repr=False, eq=False)

@@ -453,6 +453,26 @@ def test_chunks_that_are_asked_for_stay_for_what_is_appended(tmp_path: Path, is_
         np.testing.assert_array_equal(store["/v"][...], 1)
 
 
+@pytest.mark.parametrize("is_lazy", [False, True])
+@pytest.mark.parametrize("how", [
+    {"_FillValue": np.float32(-9999)}, {"_FillValue": np.float32(1e20)}, {"_FillValue": None},
+    {"dtype": "i2", "scale_factor": 0.01, "add_offset": 280.0, "_FillValue": np.int16(-32767)},
+], ids=["-9999", "1e20", "NaN", "packed"])  # fmt: skip
+@pytest.mark.parametrize("precision", ["0.1%", 1])
+def test_rounding_loses_no_missing_value(tmp_path: Path, how: dict[str, Any], precision: Any, is_lazy: bool) -> None:
+    values = (280 + np.random.default_rng(0).standard_normal((40, 60, 20))).astype("f4")
+    values[:, :5] = np.nan
+    data = xarray.Dataset({"t": (("time", "y", "x"), values)})
+    to_store(data.chunk(time=10) if is_lazy else data, tmp_path / "exact.b2z", encoding={"t": how})
+    given = {**how, "cparams": {"goal": "balanced", "precision": precision}}
+    to_store(data.chunk(time=10) if is_lazy else data, tmp_path / "a.b2z", encoding={"t": given})
+    found, exact = opened(tmp_path / "a.b2z").t.values, opened(tmp_path / "exact.b2z").t.values
+    assert np.array_equal(np.isnan(found), np.isnan(values))
+    assert (np.nanmax(np.abs(found - exact)) > 0) == ("dtype" not in how)
+    assert np.nanmax(np.abs(found - exact)) <= 1
+    assert abs(np.nanmean(found - exact)) < 0.01
+
+
 PACKED = {"dtype": "i2", "scale_factor": 0.01}
 FILLED = {**PACKED, "_FillValue": -32768}
 DAYS = {"dtype": "i2", "units": "days since 2020-01-01"}

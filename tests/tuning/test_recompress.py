@@ -91,6 +91,24 @@ def test_an_interrupted_run_goes_on(path: str) -> None:
     assert sizes(path)["/g/walk"] < whole["/g/walk"]
 
 
+@pytest.mark.parametrize("fill", [-9999.0, 1e20, 1234.567])
+def test_rounding_spares_what_is_no_measured_number(path: str, fill: float) -> None:
+    values = (280 + np.random.default_rng(0).standard_normal((90, 200))).astype("f4")
+    values[:, ::5] = fill
+    lat, packed = np.linspace(-89.9, 89.9, 90), values.clip(0, 999).astype("i2")
+    with blosc2.open(path, mode="a") as store:
+        store["/t"], store["/lat"], store["/packed"] = values, lat, packed
+        store["/t"].vlmeta.update({"_FillValue": np.float32(fill), "missing_value": fill})
+        store["/lat"].vlmeta["_ARRAY_DIMENSIONS"] = ["lat"]
+        store["/packed"].vlmeta["scale_factor"] = 0.01
+        assert store.recompress(["/t", "/lat", "/packed"], {"precision": 1}).changed
+        found = store["/t"][...]
+        assert np.array_equal(found == np.float32(fill), values == np.float32(fill))
+        assert 0 < np.abs(found - values).max() <= 1
+        assert store["/lat"][...].tolist() == lat.tolist()
+        assert np.array_equal(store["/packed"][...], packed)
+
+
 def test_a_failure_in_a_transaction_changes_nothing(path: str) -> None:
     before = sizes(path)
     with blosc2.open(path, mode="a") as store, pytest.raises(ZeroDivisionError), store.transaction():

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from blosc2 import _tuning
 from blosc2._arrays.axis_view import ViewHandle
 from blosc2._arrays.chunk_shapes import as_shape, can_hold_items
 from blosc2._arrays.slabs import Shape, Snapshot, compressed_bands, compressed_box, converted, plan_like, slabs_in
@@ -47,6 +48,8 @@ def copied(array: Any, dtype: Any, kwargs: Mapping[str, Any]) -> FrameHandle:
     if keywords.get("cparams") is None:
         check_declared(frame, array.dtype)
         keywords["cparams"] = array.cparams
+    else:
+        keywords["cparams"] = _tuning.sparing(keywords["cparams"], array.vlmeta)
     if (
         all(keywords.get(name) is None for name in ("chunks", "blocks", "layout"))
         and dtype.itemsize == array.dtype.itemsize
@@ -150,7 +153,7 @@ def _origins(
     chunk, length = geometry.chunks[axis], geometry.shape[axis]
     origins: list[_Origin | None] = [None] * geometry.grid[axis]
     for number, (part, start, stop) in enumerate(zip(parts, ends, ends[1:], strict=False)):
-        same = plan.asked is None and _has_equal_chunks(part, geometry, plan.dtype, plan.encoding, recompress)
+        same = plan.takes_chunks and _has_equal_chunks(part, geometry, plan.dtype, plan.encoding, recompress)
         if same and start % chunk == 0:
             first, behind = start // chunk, -(-stop // chunk) if stop == length else stop // chunk
             origins[first:behind] = [(number, row) for row in range(behind - first)]
@@ -304,7 +307,7 @@ def selected(array: Any, selection: Selection, keywords: Mapping[str, Any]) -> F
     plan = plan_like(array, selection.shape, source.dtype, keywords, chunks=chunks, blocks=blocks)
     if (
         chunks is not None
-        and plan.asked is None
+        and plan.takes_chunks
         and _has_equal_chunks(source, plan.geometry, plan.dtype, plan.encoding, keywords.get("cparams") is not None)
     ):
         return plan.write(map(source.stored, _numbers_of_chunks(selection, source.geometry)))

@@ -92,7 +92,8 @@ def settled(items: Items, keywords: dict[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in keywords.items() if name != "cparams"}
     plan = ArrayPlan(items.shape, items.dtype, keywords)
     plan.settle(items.__getitem__, items.shape)
-    return {**keywords, "cparams": plan.cparams if items.nbytes <= _SMALL or plan.chosen is None else plan.chosen}
+    is_plain = plan.chosen is None or (items.nbytes <= _SMALL and plan.precision is None)
+    return {**keywords, "cparams": plan.cparams if is_plain else plan.chosen}
 
 
 def cframe_of(items: Items, keywords: dict[str, Any]) -> bytes:

@@ -43,7 +43,7 @@ from blosc2._frames import (
     with_choice,
     with_padding,
 )
-from blosc2._options import FIELDS, Encoding, compress, encoding_of, fields_of
+from blosc2._options import FIELDS, Encoding, Precision, compress, encoding_of, fields_of
 from blosc2.storage import (
     MAX_BLOCKSIZE,
     MAX_OVERHEAD,
@@ -197,8 +197,8 @@ class ArrayPlan:
     usual: Encoding | None = None
     #: What tells quickly whether a part of a chunk is noise, where such chunks are stored as they are.
     _quick: Encoding | None = None
-    #: How numbers are rounded, if that was asked for.
-    rounding: _tuning.Rounding | None = None
+    #: How numbers are rounded, if that was asked for and they can be.
+    precision: Precision | None = None
 
     def __init__(self, shape: Any, dtype: Any, kwargs: Mapping[str, Any]) -> None:
         self.keywords: ConstructorKeywords = array_keywords(kwargs)
@@ -249,26 +249,30 @@ class ArrayPlan:
             return
         self.asked = None
 
-        def sampled(limit: int) -> _tuning.Sample:
-            return _tuning.array_sample(shape, self.geometry.blocks, self.dtype, self.encoding, read, limit)
+        precision = asked.precision if _tuning.is_rounded(asked.precision, self.dtype) and 0 not in shape else None
 
-        if asked.precision is not None and 0 not in shape:
-            self.rounding = _tuning.rounding_for(asked.precision, read((slice(None),) * len(shape)))
-        if self.rounding is None:
+        def sampled(limit: int) -> _tuning.Sample:
+            kept = read if precision is None else lambda box: _tuning.rounded(read(box), precision)
+            return _tuning.array_sample(shape, self.geometry.blocks, self.dtype, self.encoding, kept, limit)
+
+        if precision is None:
             found = _tuning.chosen(asked, (self.dtype.str, self.shape, self.geometry.blocks), sampled)
         else:
-            prefix = (_tuning.filter_for(self.dtype),), (self.rounding.bits,)
-            found = _tuning.choose(asked, sampled(_tuning.SAMPLE), prefix, self.rounding.text)
+            error = max(_tuning.largest_error(np.asarray(read(box)), precision) for _, box in self._pieces(shape))
+            found = _tuning.choose(asked, sampled(_tuning.SAMPLE), _tuning.stated(precision, error))
+            if found is not None:
+                found.precision = precision
         if found is not None:
             self._take(found, self.encoding)
 
     def _take(self, found: TunedCParams, usual: Encoding) -> None:
         """Compress as was chosen, and chunks that this does not suit as usual."""
         self.chosen = found
+        self.precision = found.precision if _tuning.is_rounded(found.precision, self.dtype) else None
         self.cparams, self.encoding = self._parameters(replace(found), usual.blocksize)
         is_checked = self.geometry.nchunks > 1 or not self.encoding.clevel
         differs = fields_of(usual) != fields_of(self.encoding) and not usual.needs_geometry
-        if found.for_size and self.rounding is None and is_checked and differs:
+        if found.for_size and is_checked and differs:
             self.usual = usual
             if not self.encoding.clevel:
                 self._quick = _for_part(usual, _NOISE_NBYTES, clevel=1)
@@ -318,6 +322,11 @@ class ArrayPlan:
         return lay_out(write, FrameContent(self.fields, self.metalayers, {}, chunks, count, nbytes), checksums)
 
     @property
+    def takes_chunks(self) -> bool:
+        """Whether chunks of others may be what it would make: nothing is to be chosen, nor rounded."""
+        return self.asked is None and self.precision is None
+
+    @property
     def fields(self) -> Fields:
         """What the header of the frame says besides sizes."""
         return Fields(self.encoding, self._chunksize)
@@ -364,9 +373,25 @@ class ArrayPlan:
             known = source[tuple(slice(n) for n in next(_arrays.slabs_in(self.geometry, _FIRST_NBYTES)).counts)]
             self.settle(known.__getitem__, known.shape)
         summed = self.summed if summed is None else summed
+        if self.precision is None:
+            yield from self._compressed(starts, source, summed)
+            return
+        for low, box in self._pieces(source.shape):
+            items = _tuning.rounded(source[box], self.precision)
+            yield from self._compressed(tuple(a + b for a, b in zip(starts, low, strict=True)), items, summed)
+
+    def _pieces(self, shape: Shape) -> Iterator[tuple[Shape, tuple[slice, ...]]]:
+        """Boxes of whole chunks that make up one of this shape, each with its first item."""
+        geometry = Geometry(shape, self.geometry.chunks, self.geometry.blocks, self.geometry.itemsize)
+        for slab in _arrays.slabs_in(geometry, _FIRST_NBYTES):
+            yield slab.starts, tuple(slice(at, at + n) for at, n in zip(slab.starts, slab.counts, strict=True))
+
+    def _compressed(
+        self, starts: Shape, source: np.ndarray[Any, Any], summed: bool
+    ) -> Iterator[dict[int, StoredChunk | int]]:
         operation = self._operation(starts, source, self.encoding, summed)
         for chunks in compress(operation, self.geometry.chunk_nbytes, self.cparams.nthreads):
-            if self.usual is not None or self.rounding is not None:
+            if self.usual is not None:
                 for number in sorted(number for number, stored in chunks.items() if not self._is_noise(stored)):
                     chunks[number] = self._suited(chunks[number], number, starts, source, summed)
             yield chunks
@@ -389,7 +414,7 @@ class ArrayPlan:
         return len(encode(self._quick, part)) >= _BETTER * len(part)
 
     def _suited(self, stored: Any, number: int, starts: Shape, source: np.ndarray[Any, Any], summed: bool) -> Any:
-        """A chunk, or the same compressed as usual where that is smaller, or with all the bits that it needs.
+        """A chunk, or the same compressed as usual where that is smaller.
 
         Data may change behind what the choice was made for. A small part of a chunk tells whether to try.
         """
@@ -401,9 +426,6 @@ class ArrayPlan:
                 for at, start, length, end in zip(first, starts, self.geometry.chunks, self.geometry.shape, strict=True)
             )
         ]
-        if self.rounding is not None:
-            encoding = _tuning.finer(self.encoding, self.rounding, items)
-            return stored if encoding is self.encoding else self._compressed_alone(first, items, encoding, summed)
         if isinstance(stored, int) or self.usual is None:
             return stored
         padded = not self.encoding.clevel and items.nbytes < self.geometry.chunk_nbytes  # with zeros, which take room

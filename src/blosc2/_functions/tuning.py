@@ -59,8 +59,9 @@ def tune(
     precision : float, str or dict, optional
         The largest error that decoded numbers may have: absolute (0.01, ``{"absolute": 0.01}``), relative ("0.1%",
         ``{"relative": 0.001}``), or so that decimal digits behind the point hold ("2 digits", ``{"digits": 2}``). It is
-        kept by dropping bits of floats of 4 and 8 bytes, and of integers; other types stay exact. `why` states the
-        largest error of these data.
+        kept by rounding floats of 4 and 8 bytes, and integers, to the nearest number with fewer bits; other types, NaN
+        and infinity stay exact. An array that is made by the result is rounded; what is assigned to it later is not.
+        `why` states the largest error of these data.
     reads : iterable of keys, optional
         Examples of what will be read, as between brackets: chunks and blocks are chosen with the compression, so that
         few bytes are decoded for them.

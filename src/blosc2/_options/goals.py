@@ -61,10 +61,14 @@ def bytes_of_text(value: Any, name: str, *, per_second: bool = False) -> float:
 
 
 class Precision(NamedTuple):
-    """How far decoded numbers may be from those that are given: `absolute`, or `relative` to each number."""
+    """How far decoded numbers may be from those that are given: `absolute`, or `relative` to each number.
+
+    Those that are equal to one of `exact` stay as they are.
+    """
 
     kind: str
     error: float
+    exact: tuple[Any, ...] = ()
 
 
 def precision_of(value: Any) -> Precision | None:
@@ -73,9 +77,9 @@ def precision_of(value: Any) -> Precision | None:
     Examples
     --------
     >>> precision_of({"digits": 2})
-    Precision(kind='absolute', error=0.005)
+    Precision(kind='absolute', error=0.005, exact=())
     >>> precision_of("0.1%")
-    Precision(kind='relative', error=0.001)
+    Precision(kind='relative', error=0.001, exact=())
     """
     if value is None or isinstance(value, Precision):
         return value

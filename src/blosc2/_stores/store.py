@@ -510,7 +510,8 @@ class Store(LeafAccess, MutableMapping[str, Any]):
         keys : str or iterable of str, optional
             Of arrays, and of groups for all below them; by default all.
         cparams : CParams, dict or str
-            As for `asarray`: how to compress, or "auto" and other goals of `blosc2.tune`.
+            As for `asarray`: how to compress, or "auto" and other goals of `blosc2.tune`. With a precision, items are
+            rounded, but for coordinates, packed numbers, flags, and what is ``_FillValue`` or ``missing_value``.
         progress : callable, optional
             Called with the number of leaves done so far and the number of all.
 

@@ -17,6 +17,6 @@ else:
     __getattr__ = on_demand(__name__, {
         "choosing": "Filters Table Trial choose chosen chosen_for_bytes",
         "costs": "read_time",
-        "rounding": "Rounding filter_for finer rounding_for",
+        "rounding": "is_rounded largest_error rounded sparing stated",
         "samples": "SAMPLE Sample array_sample bytes_sample",
     })  # fmt: skip

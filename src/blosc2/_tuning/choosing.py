@@ -112,18 +112,15 @@ class Table(tuple[Trial, ...]):
 class _Search:
     """Trials with one sample, each made once; those with parameters that this build lacks are left out."""
 
-    def __init__(self, sample: Sample, prefix: Filters) -> None:
+    def __init__(self, sample: Sample) -> None:
         self.sample = sample
-        self._prefix = prefix
         self.made: dict[Trial, Trial] = {}
 
     def trial(
         self, codec: Codec, clevel: int, filters: Filters, split: SplitMode = SplitMode.AUTO_SPLIT
     ) -> Trial | None:
         """What these parameters give."""
-        asked = Trial(
-            codec, clevel, self._prefix[0] + filters[0], self._prefix[1] + filters[1], split
-        )  # fmt: skip
+        asked = Trial(codec, clevel, *filters, split)
         if asked not in self.made:
             size, time = self._measured(self.sample, asked)
             if size is None:
@@ -182,17 +179,17 @@ def _pipelines(sample: Sample) -> Iterator[Filters]:
             yield (Filter.SHUFFLE, Filter.BYTEDELTA), (meta, width)
 
 
-def choose(asked: AutoCParams, sample: Sample, prefix: Filters = ((), ()), remark: str = "") -> TunedCParams | None:
-    """The parameters for these data, or None for the default ones; `prefix` are filters that round numbers first.
+def choose(asked: AutoCParams, sample: Sample, remark: str = "") -> TunedCParams | None:
+    """The parameters for these data, or None for the default ones.
 
     What is taken is never larger than the default, as far as the sample tells. A remark is added to the line that tells
     why.
     """
     remark = remark and f"; {remark}"
-    search = _Search(sample, prefix)
-    if _is_noise(sample) and not prefix[0]:
+    search = _Search(sample)
+    if _is_noise(sample):
         stored = Trial(Codec.ZSTD, 0, (), (), SplitMode.AUTO_SPLIT, 1.0, _STORED, _STORED)
-        return _tuned(asked, stored, stored, search, "nothing compresses it")
+        return _tuned(asked, stored, stored, search, f"nothing compresses it{remark}")
     default = search.trial(*default_of(sample)) if sample.data else None
     if default is None:
         return None
@@ -212,7 +209,7 @@ def _is_noise(sample: Sample) -> bool:
     thin = sample.thin()
     if not thin.data:
         return False
-    search = _Search(thin, ((), ()))
+    search = _Search(thin)
     return all(trial.ratio * _NOISE < 1 for trial in (search.trial(*default_of(thin)), *_quick(search)) if trial)
 
 
@@ -228,12 +225,6 @@ def _quick(search: _Search) -> list[Trial]:
     return sorted((trial for trial in found if trial is not None), key=lambda trial: -trial.ratio)
 
 
-def _own(search: _Search, trial: Trial) -> Filters:
-    """The filters of a trial without the prefix."""
-    skipped = len(search._prefix[0])
-    return trial.filters[skipped:], trial.filters_meta[skipped:]
-
-
 def _split(search: _Search, trial: Trial) -> SplitMode:
     """Streams of their own for each byte of shuffled items, also with the levels that do not split by themselves."""
     shuffled = (Filter.SHUFFLE, 0) in zip(trial.filters, trial.filters_meta, strict=True)
@@ -243,7 +234,7 @@ def _split(search: _Search, trial: Trial) -> SplitMode:
 
 def _slower(search: _Search, quick: list[Trial], default: Trial, kept: float) -> Iterator[Trial]:
     """The default level for the best pipelines, and slower ones for the best of these."""
-    usual = [search.trial(Codec.ZSTD, 5, _own(search, trial)) for trial in quick[:_SHORTLIST]]
+    usual = [search.trial(Codec.ZSTD, 5, (trial.filters, trial.filters_meta)) for trial in quick[:_SHORTLIST]]
     better = sorted((trial for trial in (default, *usual) if trial is not None), key=lambda trial: -trial.ratio)
     yield from better
     # What is slow to read now stays so with another level.
@@ -251,7 +242,7 @@ def _slower(search: _Search, quick: list[Trial], default: Trial, kept: float) ->
     seen: list[Filters] = []
     best = 0.0
     for trial in better:
-        filters = _own(search, trial)
+        filters = trial.filters, trial.filters_meta
         if filters in seen or trial.codec is not Codec.ZSTD:
             continue
         seen.append(filters)
@@ -271,7 +262,7 @@ def _slower(search: _Search, quick: list[Trial], default: Trial, kept: float) ->
 
 def _fast_trials(search: _Search, quick: Iterable[Trial]) -> Iterator[Trial]:
     """Codecs that are faster than zstd, with the filters that suit them."""
-    for filters in (_own(search, trial) for trial in quick):
+    for filters in ((trial.filters, trial.filters_meta) for trial in quick):
         if Filter.BYTEDELTA in filters[0]:  # it makes no matches, which is all that they find
             continue
         for codec, level in ((Codec.LZ4, 5), (Codec.LZ4HC, 9)):
@@ -358,7 +349,7 @@ def chosen_for_bytes(asked: AutoCParams, view: memoryview, default: CParams) -> 
 
 def _suits(found: TunedCParams, sample: Sample) -> bool:
     """Whether a choice for other data suits these: both ratios are what they were, within a tenth, in two trials."""
-    search = _Search(sample, ((), ()))
+    search = _Search(sample)
     mine = _of_parameters(found)
     now = [search.trial(*one) for one in (mine, default_of(sample))] if sample.data else []
     before = [one for one in found.tried if one[:5] == (mine[0], mine[1], *mine[2], mine[3])], found.tried[:1]

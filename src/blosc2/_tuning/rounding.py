@@ -1,118 +1,134 @@
-"""Dropping bits of numbers that a caller can do without: TRUNC_PREC for floats, INT_TRUNC for integers.
+"""Dropping bits of numbers that a caller can do without, before they are compressed.
 
-Both cut bits off, so an error is less than the last bit that stays. Floats of 2 bytes, of other byte orders and complex
-numbers stay exact, which every precision allows.
+A number becomes the nearest one with fewer bits, and of two that are as near the even one, so that errors have both
+signs. Which one depends on nothing but the number. What is NaN or infinite, would become so, or counts as missing stays
+as it is; so do floats of 2 bytes, of other byte orders and complex numbers, which every precision allows.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
 
 import numpy as np
 
-from blosc2._options import Encoding, Filter, Precision, with_metas
+from blosc2._options import Precision
 from blosc2._tuning.samples import Items
+from blosc2.storage import AutoCParams, TunedCParams, asked_for
 
 #: Bits of the fraction of floats, by their size.
 _FRACTION: Final = {4: 23, 8: 52}
-#: Items that are looked at together.
-_TOGETHER: Final = 1 << 18
+#: Attributes whose values stand for what is missing.
+_OF_MISSING: Final = ("_FillValue", "missing_value", "hdf5_fillvalue")
+#: Attributes of numbers that are counted in other units than the error is, or are no measured ones.
+_OF_CODES: Final = {"scale_factor", "add_offset", "scl_slope", "flag_values", "flag_masks"}
+#: The attribute with the names of axes.
+_DIMENSIONS: Final = "_ARRAY_DIMENSIONS"
 
 
-class Rounding(NamedTuple):
-    """How many bits of each number stay, and the largest error of the items that were looked at."""
-
-    precision: Precision
-    bits: int  # of the fraction of a float; of an integer, all
-    error: float  # absolute, or relative to an item
-
-    @property
-    def text(self) -> str:
-        """What is stated of it."""
-        kind, most = self.precision
-        return f"rounded: {kind} errors are at most {most:.3g}, the largest is {self.error:.3g}"
+def is_rounded(precision: Precision | None, dtype: np.dtype[Any]) -> bool:
+    """Whether numbers of this type may lose bits."""
+    if precision is None or not dtype.isnative:
+        return False
+    if dtype.kind == "f":
+        return dtype.itemsize in _FRACTION
+    return dtype.kind in "iu" and precision.kind == "absolute" and precision.error >= 1
 
 
-def rounding_for(precision: Precision, items: Items) -> Rounding | None:
-    """The rounding that keeps these items as exact as is asked for; None where all bits have to stay."""
-    dtype = items.dtype
-    if not dtype.isnative or ((dtype.kind, dtype.itemsize) not in (("f", 4), ("f", 8)) and dtype.kind not in "iu"):
-        return None
-    bits = max((_bits(precision, part) for part in _parts(items)), default=1)
-    if bits >= _all_bits(dtype):
-        return None
-    error = 0.0
-    for part in _parts(items):
-        found = _error(precision.kind, part, _cut(part, bits))
-        if not found <= precision.error:  # also where a NaN is none any more
-            return None
-        error = max(error, found)
-    return Rounding(precision, bits, error)
-
-
-def finer(encoding: Encoding, rounding: Rounding, items: Items) -> Encoding:
-    """An encoding with a rounding, or with more bits where these items, which come later, need more."""
-    found = rounding_for(rounding.precision, items)
-    needed = _all_bits(items.dtype) if found is None else found.bits
-    if needed <= rounding.bits:
-        return encoding
-    slot = encoding.filters.index(filter_for(items.dtype).value)
-    metas = encoding.filters_meta
-    return with_metas(encoding, (*metas[:slot], needed, *metas[slot + 1 :]))
-
-
-def filter_for(dtype: np.dtype[Any]) -> Filter:
-    """The filter that drops bits of such numbers."""
-    return Filter.TRUNC_PREC if dtype.kind == "f" else Filter.INT_TRUNC
-
-
-def _all_bits(dtype: np.dtype[Any]) -> int:
-    return _FRACTION[dtype.itemsize] if dtype.kind == "f" else 8 * dtype.itemsize
-
-
-def _parts(items: Items) -> Iterator[Items]:
-    """The items, some at a time."""
-    flat = items.reshape(-1) if items.flags.c_contiguous else items.ravel()
-    for start in range(0, flat.size, _TOGETHER):
-        yield flat[start : start + _TOGETHER]
-
-
-def _bits(precision: Precision, items: Items) -> int:
-    """Bits that have to stay."""
+def rounded(items: Items, precision: Precision) -> Items:
+    """Numbers for which `is_rounded`, with the bits that they need."""
+    items = np.asarray(items)
     if items.dtype.kind != "f":
-        if precision.kind == "relative":
-            return _all_bits(items.dtype)
-        return max(_all_bits(items.dtype) - int(math.log2(min(precision.error, 2.0**52) + 1)), 1)
-    if precision.kind == "relative":
-        return max(math.ceil(-math.log2(precision.error)), 1)
-    largest = np.abs(items[np.isfinite(items)]).max(initial=0)
-    if not largest:
-        return 1
-    # A number from 2**e on is cut by less than 2**(e - bits).
-    return max(math.frexp(float(largest))[1] - 1 - math.floor(math.log2(precision.error)), 1)
+        made, kept = _integers(items, precision.error), np.zeros(items.shape, bool)
+    else:
+        with np.errstate(all="ignore"):
+            made = (_to_bits if precision.kind == "relative" else _to_steps)(items, precision.error)
+            kept = ~np.isfinite(items) | ~np.isfinite(made)
+            if precision.kind == "relative":  # numbers with fewer bits than others
+                kept |= np.abs(items) < np.finfo(items.dtype).tiny
+    with np.errstate(all="ignore"):
+        for value in precision.exact:
+            kept |= items == value
+    return np.where(kept, items, made)
 
 
-def _cut(items: Items, bits: int) -> Items:
-    """The items as they are decoded."""
+def _to_bits(items: Items, error: float) -> Items:
+    """Floats with so many bits of their fraction that the relative error is at most this one."""
+    dropped = _FRACTION[items.dtype.itemsize] - max(math.ceil(-math.log2(error)) - 1, 1)
+    if dropped <= 0:
+        return items
     raw = items.view(f"u{items.dtype.itemsize}")
-    dropped = _all_bits(items.dtype) - bits
-    mask = (1 << 8 * items.dtype.itemsize) - (1 << dropped)
-    kept: Items = (raw & raw.dtype.type(mask)).view(items.dtype)
-    return kept
+    number = raw.dtype.type
+    half = number((1 << dropped - 1) - 1) + (raw >> number(dropped) & number(1))
+    made: Items = (raw + half & ~number((1 << dropped) - 1)).view(items.dtype)
+    return made
 
 
-def _error(kind: str, items: Items, cut: Items) -> float:
-    """The largest error; infinite where a number became infinite, or a NaN a number."""
+def _to_steps(items: Items, error: float) -> Items:
+    """Floats as multiples of the largest power of 2 with which the error is at most this one."""
+    limits = np.finfo(items.dtype)
+    exponent = min(math.frexp(error)[1], int(limits.maxexp) - 2)
+    if exponent < limits.minexp:
+        return items
+    step = items.dtype.type(2.0**exponent)
+    made: Items = np.rint(items / step) * step
+    return made
+
+
+def _integers(items: Items, error: float) -> Items:
+    """Integers as multiples of such a power of 2; the last ones, whose multiple does not fit, stay."""
+    number = items.dtype.type
+    bits = min(math.frexp(error)[1], 8 * items.dtype.itemsize - 2)
+    step, half = number(1 << bits), number(1 << bits - 1)
+    down = items & ~number((1 << bits) - 1)
+    rest = items - down
+    up = (rest > half) | ((rest == half) & ((items >> number(bits) & number(1)) == 1))
+    fits = down <= np.iinfo(items.dtype).max - int(step)
+    return np.where(up, np.where(fits, down + step, items), down)
+
+
+def largest_error(items: Items, precision: Precision) -> float:
+    """By how much the farthest of these items will be wrong."""
+    if items.dtype.kind == "f":
+        items = items[np.isfinite(items)]
+    made = rounded(items, precision)
     if items.dtype.kind != "f":
-        return float((items - cut).max(initial=0))
-    finite = np.isfinite(items)
-    if not np.array_equal(finite, np.isfinite(cut)) or not np.array_equal(np.isnan(items), np.isnan(cut)):
-        return math.inf
-    values = items[finite].astype("f8")
-    errors = np.abs(values - cut[finite])
-    if kind == "relative":
-        given = values != 0
-        errors = errors[given] / np.abs(values[given])
+        return float(np.where(made > items, made - items, items - made).max(initial=0))
+    values = items.astype("f8")
+    errors = np.abs(values - made)
+    if precision.kind == "relative":
+        errors = errors[values != 0] / np.abs(values[values != 0])
     return float(errors.max(initial=0))
+
+
+def stated(precision: Precision, error: float) -> str:
+    """What is said of rounding, and of the largest error of the items that were looked at."""
+    return f"rounded: {precision.kind} errors are at most {precision.error:.3g}, the largest is {error:.3g}"
+
+
+def sparing(cparams: Any, attributes: Mapping[str, Any], name: str | None = None) -> Any:
+    """Compression parameters that round an array with these attributes where its numbers are measured ones alone.
+
+    What stands for missing ones stays exact, and so do packed numbers and flags; with a name, also coordinates.
+    """
+    found: AutoCParams | TunedCParams | None = cparams if isinstance(cparams, TunedCParams) else asked_for(cparams)
+    if found is None or found.precision is None:
+        return cparams
+    if not _OF_CODES.isdisjoint(attributes) or (name is not None and _is_coordinate(name, attributes)):
+        return replace(found, precision=None)
+    given = (np.asarray(attributes[each], object).reshape(-1) for each in _OF_MISSING if each in attributes)
+    exact = tuple(value for values in given for value in values if isinstance(value, (int, float)))
+    return replace(found, precision=found.precision._replace(exact=exact))
+
+
+def _is_coordinate(name: str, attributes: Mapping[str, Any]) -> bool:
+    """Whether an array says where or when others are: as CF marks such variables, or by the name of its only axis."""
+    units = attributes.get("units")
+    is_place = isinstance(units, str) and (" since " in units or units.startswith(("degrees_", "degree_")))
+    names = attributes.get(_DIMENSIONS)
+    return (
+        is_place or "axis" in attributes or "bounds" in attributes or name.endswith(("_bnds", "_bounds"))
+        or (isinstance(names, (list, tuple)) and list(names) == [name])
+    )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from blosc2 import _tuning
 from blosc2._arrays import ArrayPlan, copied
 from blosc2._display import human_size, number
 from blosc2._options import fields_of
@@ -61,7 +62,7 @@ def recompress(
         if isinstance(old, NDArray):
             leaves += 1
             size = old._handle.byte_range()[2]
-            new = smaller(old, parameters, size)
+            new = smaller(old, _tuning.sparing(parameters, old.vlmeta[:], key.rpartition("/")[2]), size)
             before, after = before + size, after + (size if new is None else new._handle.byte_range()[2])
             if new is not None:
                 whole[key] = new
@@ -93,7 +94,7 @@ def smaller(array: NDArray, parameters: Any, size: int) -> NDArray | None:
     keywords = {"cparams": parameters, "chunks": array.chunks, "blocks": array.blocks}
     plan = ArrayPlan(array.shape, array.dtype, keywords)
     plan.settle(array.__getitem__, array.shape)
-    if plan.rounding is None and fields_of(plan.encoding) == fields_of(array._handle.frame):
+    if plan.precision is None and fields_of(plan.encoding) == fields_of(array._handle.frame):
         return None
     made = NDArray._of(copied(array, None, {**keywords, "cparams": plan.chosen or plan.cparams}))
     return made if made._handle.byte_range()[2] < size else None

@@ -18,6 +18,7 @@ from dask.base import get_scheduler
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
 
+from blosc2 import _tuning
 from blosc2._arrays import ArrayPlan
 from blosc2._backends import WriterLock, new_key
 from blosc2._files import Owner
@@ -199,10 +200,10 @@ def write_dask(
     cparams: Any = None, attributes: Mapping[str, Any] | None = None, resume: bool = True, **compute: Any,
 ) -> None:  # fmt: skip
     check_target_mode(mode, ("w-", "w"))
-    given = {"chunks": chunks, "blocks": blocks, "cparams": cparams}
+    attributes = dict(attributes or {})
+    given = {"chunks": chunks, "blocks": blocks, "cparams": _tuning.sparing(cparams, attributes)}
     path = None if isinstance(target, Store) else local_path(target).rstrip("/")
     arrays = _arrays_by_key(data, key)
-    attributes = dict(attributes or {})
     single = path is not None and path.endswith(".b2nd")
     if single and (isinstance(data, Mapping) or key != "/"):
         raise ValueError(f"{legible(path)} holds one array, which has no key")

@@ -15,6 +15,7 @@ from xarray import conventions
 from xarray.backends.common import ensure_dtype_not_object
 from xarray.coding import strings
 
+from blosc2 import _tuning
 from blosc2._arrays import DIMENSIONS, ArrayPlan
 from blosc2._backends import KEY_RULES, new_key
 from blosc2._core.keys.key_admission import folded
@@ -738,6 +739,8 @@ def _keywords(variable: Any, asked: set[str], where: str) -> dict[str, Any]:
     if "chunks" in keywords and "chunks" not in asked and variable.size:
         keywords["chunks"] = tuple(min(c, n) for c, n in zip(keywords["chunks"], variable.shape, strict=True))
     try:
+        if "cparams" in keywords:
+            keywords["cparams"] = _tuning.sparing(keywords["cparams"], variable.attrs)
         ArrayPlan(variable.shape, variable.dtype, dict(keywords))
     except (TypeError, ValueError) as error:
         if asked & set(_ENCODINGS):
