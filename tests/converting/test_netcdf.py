@@ -568,3 +568,26 @@ def test_a_dimension_that_variables_of_a_group_have_is_not_hidden_from_them(tmp_
     for group, name, length in (("/", "x0", 3), ("/g", "a", 3), ("/g", "b", 5), ("/g/h", "c", 3), ("/g/h", "d", 7)):
         with xarray.open_dataset(tmp_path / "a.nc", group=group) as found:
             np.testing.assert_array_equal(found[name], np.arange(length))
+
+
+@pytest.mark.parametrize("name", ["b.b2z", "b.b2d"])
+def test_rounding_is_told_and_spares_places_and_missing_values(tmp_path: Path, name: str) -> None:
+    rng, times = np.random.default_rng(0), pandas.date_range("2000-01-01T12", periods=8)
+    values = (280 + rng.standard_normal((8, 90, 20))).astype("f4")
+    values[:, :5] = np.nan
+    bounds = np.stack([times - pandas.Timedelta("12h"), times + pandas.Timedelta("12h")], axis=1)
+    source = xarray.Dataset(
+        {"t": (("time", "lat", "x"), values), "time_bnds": (("time", "nv"), bounds)},
+        {"time": ("time", times, {"bounds": "time_bnds"}), "lat": np.linspace(-89.9, 89.9, 90),
+         "lon": (("lat", "x"), rng.random((90, 20)), {"units": "degrees_east"})},
+    )  # fmt: skip
+    source.t.encoding["_FillValue"] = np.float32(1e20)
+    source.time.encoding["units"] = "hours since 2000-01-01"
+    source.to_netcdf(tmp_path / "a.nc")
+    report = blosc2.convert(tmp_path / "a.nc", tmp_path / name, cparams={"precision": 1}, verify=True)
+    assert report.complete
+    assert [each.key for each in report.changed if "rounded" in each.why] == ["/t"]
+    found = shown(tmp_path / name, "blosc2")
+    xarray.testing.assert_identical(found.drop_vars("t"), shown(tmp_path / "a.nc").drop_vars("t"))
+    assert np.array_equal(np.isnan(found.t), np.isnan(values))
+    assert 0 < np.nanmax(np.abs(found.t - values)) <= 1

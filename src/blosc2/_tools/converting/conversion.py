@@ -732,6 +732,10 @@ class Target:
     def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
         raise NotImplementedError
 
+    def as_written(self, item: Item) -> Item:
+        """An item as it is in the target: with numbers that were rounded, if that was asked for."""
+        return item
+
     def take_back(self, key: str) -> bool:  # noqa: ARG002 - of all targets
         """Remove what is there of an array that the source could not give to its end. False where that cannot be."""
         return False
@@ -777,7 +781,8 @@ def convert(
         "keep" takes the chunk shapes of the source, "new" chooses them; "auto" keeps those between 64 KiB and 32 MiB.
         Other formats than those of this package keep them always.
     cparams : CParams, dict or str, optional
-        How arrays are compressed; "auto" and other goals of `blosc2.tune` choose it from the data of each. Without it,
+        How arrays are compressed; "auto" and other goals of `blosc2.tune` choose it from the data of each. A precision
+        rounds all but coordinates, packed numbers, flags and what counts as missing; `changed` lists it. Without it,
         chunks of an HDF5 file that Blosc2 has compressed are taken over without decoding, and given to one so; that
         file needs hdf5plugin. HDF5 takes codec and clevel: ``Codec.ZLIB`` is its own gzip, which all programs read,
         and 0 no compression. Other formats take no `cparams`.
@@ -932,7 +937,8 @@ def _write(
         made.finish()
         if name is not None:
             with closing(open_source(made.partial, name)) as written:
-                _verify(_kept(source, report.left_out), written, [*report.left_out, *report.changed], made.only)
+                items = map(made.as_written, _kept(source, report.left_out))
+                _verify(items, written, [*report.left_out, *report.changed], made.only)
             report.verified = True
         made.seal()
         report.notes += made.notes
@@ -1057,6 +1063,8 @@ def _take(item: Item, made: Target, report: ConversionReport, seen: set[str], pr
         report.nbytes += item.nbytes
         if progress is not None:
             progress(report.nbytes, report.nbytes)
+        if made.as_written(item) is not item:
+            report.changed.append(Changed(item.key, "its numbers", "they were rounded, as precision= asks"))
     lost = [each.what for each in found if not isinstance(each, Changed)]
     return isinstance(item, GroupItem) and not all(_is_lost(name, lost) for name in item.attributes)
 

@@ -7,12 +7,14 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from blosc2 import _tuning
 from blosc2._arrays import ArrayPlan, made
 from blosc2._backends import KEY_RULES
 from blosc2._opening import open as open_path
@@ -137,13 +139,35 @@ def _made_of(sources: list[str], options: Any) -> dict[str, Any]:
     }
 
 
+def _spared(item: ArrayItem, keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """The keywords for an array, whose coordinates, codes and missing values no precision changes."""
+    if "cparams" not in keywords:
+        return {**keywords}
+    name = item.key.rpartition("/")[2]
+    return {**keywords, "cparams": _tuning.sparing(keywords["cparams"], item.attributes, name)}
+
+
+class _OurTarget(Target):
+    """A target of this package, with keywords for its arrays."""
+
+    _keywords: Mapping[str, Any]
+
+    def as_written(self, item: Item) -> Item:
+        if not isinstance(item, ArrayItem):
+            return item
+        precision: Any = getattr(_spared(item, self._keywords).get("cparams"), "precision", None)
+        if not _tuning.is_rounded(precision, item.dtype):
+            return item
+        return replace(item, read=lambda box: _tuning.rounded(item.read(box), precision))
+
+
 def new_array(
     item: ArrayItem, chunks: str, keywords: Mapping[str, Any], path: str | None = None, kept: KeptChunks | None = None
 ) -> NDArray:
     where: dict[str, Any] = {} if path is None else {"urlpath": path, "mode": "w"}
     taken = item.taken if chunks != "new" and "cparams" not in keywords else None
     new = _same_chunks(item, chunks) if taken is None else taken.keywords
-    plan = ArrayPlan(item.shape, item.dtype, {**keywords, **where, **new})
+    plan = ArrayPlan(item.shape, item.dtype, {**_spared(item, keywords), **where, **new})
 
     def chunks_from(number: int) -> Chunks:
         if taken is not None:
@@ -192,7 +216,7 @@ def _same_chunks(item: ArrayItem, chunks: str) -> dict[str, Any]:
     return {"chunks": tuple(min(c, n) or c for c, n in zip(item.chunks, item.shape, strict=True))}  # axes may grow
 
 
-class _StoreTarget(Target):
+class _StoreTarget(_OurTarget):
     """A store that is written under another name until it is complete."""
 
     def __init__(
@@ -320,7 +344,7 @@ class _StoreTarget(Target):
             remove(self.partial)  # else a later run goes on from here
 
 
-class _ArrayTarget(Target):
+class _ArrayTarget(_OurTarget):
     """A file of one array."""
 
     takes_one = True
