@@ -599,7 +599,8 @@ class OpenKeywords(TypedDict, total=False):
     exclusive : bool
         False changes it without a lock, on file systems without locks.
     timeout : float, optional
-        Of stores: how many seconds to wait for another writer; see `DictStore`.
+        How many seconds to wait for another writer, until `StoreLockedError` names it: an array waits when it is
+        changed, with `locking` also when it is opened or read, by default without limit; for stores see `DictStore`.
     initial_mapping_size : int, optional
         Bytes to map at first, for a mapping that is written.
     """

@@ -16,7 +16,10 @@ import pytest
 
 import blosc2
 from blosc2._frames import shared
-from blosc2.exceptions import ReadOnlyError
+from blosc2.exceptions import ReadOnlyError, StoreLockedError
+
+if sys.platform != "win32":
+    import fcntl
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no advisory locks")
 
@@ -319,6 +322,37 @@ os._exit(0)
     ended(programs)
     array[1] = 1
     assert np.array_equal(array[:], [1, 1, 0])
+
+
+@CONTIGUOUS
+@pytest.mark.parametrize("locking", [True, False])
+def test_a_change_waits_as_long_as_it_is_told(contiguous: bool, locking: bool, tmp_path: Path) -> None:
+    path = tmp_path / "data.b2nd"
+    blosc2.zeros(4, urlpath=path, contiguous=contiguous, locking=locking)
+    array = blosc2.open(path, mode="a", locking=locking, timeout=0.2)
+    array[0] = 1
+    array.flush()
+    locked = lock_file(path) if locking else path  # as another program locks it
+    number = os.open(locked, os.O_RDONLY)
+    fcntl.flock(number, fcntl.LOCK_EX)
+    last = threading.Timer(10, fcntl.flock, (number, fcntl.LOCK_UN))  # so that it fails where nothing else ends it
+    last.start()
+    try:
+        begun = time.monotonic()
+        with pytest.raises(StoreLockedError, match=r"data\.b2nd: .*wait longer with timeout="):
+            array[0] = 2
+            array.flush()
+        if locking:
+            with pytest.raises(StoreLockedError):
+                blosc2.open(path, mode="a", locking=True, timeout=0)
+        assert time.monotonic() - begun >= 0.2
+    finally:
+        last.cancel()
+        last.join()
+        os.close(number)
+    array[1] = 3
+    array.flush()
+    assert blosc2.open(path)[1] == 3
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")

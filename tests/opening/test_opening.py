@@ -99,6 +99,7 @@ def test_mode_w_empties_a_super_chunk(schunk_path: Path) -> None:
     ({"shared_cache": True}, NotImplementedError, "shared_cache"), ({"offset": -1}, ValueError, "negative"),
     ({"storage_options": {"a": 1}}, ValueError, "storage_options"),
     ({"remote": {"retries": 1}}, ValueError, "remote"),
+    ({"timeout": "5"}, TypeError, "seconds"),
     ({"cparams": {"clevel": 11}}, ValueError, "clevel"), ({"dparams": {"nthreads": 0}}, ValueError, "positive"),
     ({"offset": 7}, RuntimeError, "magic"), ({"offset": 1 << 40}, RuntimeError, "offset"),
 ])  # fmt: skip

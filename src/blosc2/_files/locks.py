@@ -50,9 +50,13 @@ class LockedFile(Block):
         See `flock`.
     waits : bool
         Whether it waits; otherwise a lock that somebody else has is a `BlockingIOError`.
+    timeout : float or None
+        For how many seconds it waits at most.
 
     Raises
     ------
+    StoreLockedError
+        Somebody else has the lock all that time.
     RuntimeError
         This thread has locked the file by another descriptor: it is in the middle of a change, and would wait for ever.
     """
@@ -61,7 +65,7 @@ class LockedFile(Block):
 
     def __init__(
         self, file: BinaryIO | int, path: str, owner: Owner, *, exclusive: bool = True, stand_in: str = "",
-        waits: bool = True,
+        waits: bool = True, timeout: float | None = None,
     ) -> None:  # fmt: skip
         self._file, self._owner, self._number = file, owner, -1
         if sys.platform != "win32" and exclusive:
@@ -73,7 +77,7 @@ class LockedFile(Block):
                     raise
                 if _is_own(number):
                     raise superseded() from None
-                flock(number, fcntl.LOCK_EX, path, stand_in=stand_in)
+                _wait(number, fcntl.LOCK_EX, path, timeout, stand_in=stand_in)
             self._number = number
             _held[number] = _thread.get_ident()
 
@@ -134,6 +138,31 @@ def flock(descriptor: int, operation: int, path: str, *, stand_in: str = "", sha
             path,
         ) from None
     told_wait(path, begun)
+
+
+def _wait(
+    descriptor: int, operation: int, path: str, timeout: float | None, *, stand_in: str = "", shared: bool = False
+) -> None:
+    """Lock an array, for which it waits some seconds or, with None, as long as it takes; see `flock`."""
+    if timeout is None:
+        flock(descriptor, operation, path, stand_in=stand_in, shared=shared)
+        return
+    begun = time.monotonic()
+    while True:
+        try:
+            flock(descriptor, operation | fcntl.LOCK_NB, path, stand_in=stand_in, shared=shared)
+        except BlockingIOError:
+            left = begun + timeout - time.monotonic()
+            if left <= 0:
+                who = holder_of(os.fstat(descriptor)) or "another process"
+                raise StoreLockedError(
+                    f"{who} has the lock, and did not let go of it in time: wait longer with timeout=",
+                    path=path.removesuffix(".b2lock").removesuffix(os.sep),
+                ) from None
+            time.sleep(min(_PAUSE, left))
+        else:
+            told_wait(path, begun)
+            return
 
 
 def holder_of(status: os.stat_result) -> str:
@@ -474,6 +503,8 @@ class Sidecar:
         Of the data.
     writable : bool
         Whether the data will be changed. If not, data in a folder that cannot be written are read without a lock.
+    timeout : float or None
+        For how many seconds it is waited for at most; then there is a `StoreLockedError`.
 
     Attributes
     ----------
@@ -489,14 +520,16 @@ class Sidecar:
         What the handle entered without ``with``.
     """
 
-    __slots__ = ("_owner", "_path", "_thread", "_writable", "entered", "refreshing", "seen", "settled", "watched")
+    __slots__ = ("_owner", "_path", "_thread", "_timeout", "_writable", "entered", "refreshing", "seen", "settled",
+                 "watched")  # fmt: skip
 
-    def __init__(self, path: str, *, writable: bool) -> None:
+    def __init__(self, path: str, *, writable: bool, timeout: float | None = None) -> None:
         if sys.platform == "win32":
             raise NotImplementedError("locking=True needs advisory locks, which Windows does not have")
         # The lock of the file itself, whichever link leads to it.
         self._path = sidecar_path(os.path.realpath(path))
         self._writable = writable
+        self._timeout = timeout
         self._thread = Lock()
         self.seen = -1
         self.refreshing: set[tuple[int, int]] = set()
@@ -528,7 +561,7 @@ class Sidecar:
             with _Held(self._open(), self) as descriptor:
                 self._check_own()
                 if descriptor is not None:
-                    flock(descriptor.fileno(), fcntl.LOCK_EX, self._path, shared=True)
+                    _wait(descriptor.fileno(), fcntl.LOCK_EX, self._path, self._timeout, shared=True)
                     if self._writable:
                         _count_up(descriptor.fileno())
                 self._check_own()
@@ -549,7 +582,7 @@ class Sidecar:
             return
         with _Held(self._open()) as descriptor:
             if descriptor is not None:
-                flock(descriptor.fileno(), fcntl.LOCK_SH, self._path, shared=True)
+                _wait(descriptor.fileno(), fcntl.LOCK_SH, self._path, self._timeout, shared=True)
             yield
 
     def _open(self) -> Descriptor | None:

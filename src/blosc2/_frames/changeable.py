@@ -1416,7 +1416,10 @@ class FileHandle(Drafting):
 
     def _locked(self, file: BinaryIO, owner: Owner) -> LockedFile:
         """The file, locked. Who has taken the lock of the handle by `now` does not wait, but gets `BlockingIOError`."""
-        return LockedFile(file, self._path, owner, exclusive=self._exclusive, waits=not self._lock.is_hurried)
+        return LockedFile(
+            file, self._path, owner, exclusive=self._exclusive, waits=not self._lock.is_hurried,
+            timeout=self.options.timeout,
+        )  # fmt: skip
 
     def _publish(self, update: FrameUpdate, *, fresh: bool, durable: bool) -> None:
         durable = durable or self._durable

@@ -501,14 +501,14 @@ def _chunk_numbers(path: str) -> list[int]:
 
 
 @as_block
-def locked_directory(path: str, *, exclusive: bool = True) -> Iterator[None]:
+def locked_directory(path: str, *, exclusive: bool = True, timeout: float | None = None) -> Iterator[None]:
     """Keep other writers out of a directory, in any process; where a directory cannot be opened, nobody is."""
     if os.name != "posix":
         yield
         return
     with (
         Descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC)) as descriptor,
-        LockedFile(descriptor.fileno(), path, Owner(), exclusive=exclusive, stand_in=_LOCK_FILE),
+        LockedFile(descriptor.fileno(), path, Owner(), exclusive=exclusive, stand_in=_LOCK_FILE, timeout=timeout),
     ):
         yield
 
@@ -598,7 +598,7 @@ class DirectoryHandle(Drafting, ReadOnlyDirectoryHandle):
         return Spool(self._path)
 
     def _publish(self, update: FrameUpdate, *, fresh: bool, durable: bool) -> None:  # noqa: ARG002 - always durable
-        with locked_directory(self._path, exclusive=self._exclusive):
+        with locked_directory(self._path, exclusive=self._exclusive, timeout=self.options.timeout):
             if not self._is_current():
                 raise stale("frame", self.urlpath)
             owner = Owner()

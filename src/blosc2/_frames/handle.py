@@ -66,6 +66,8 @@ class HandleOptions(NamedTuple):
         Whether a change waits for the disk.
     locking : bool
         Whether several programs change the file together: handles then follow each other's changes.
+    timeout : float or None
+        For how many seconds a lock is waited for at most.
     """
 
     mode: str = "r"
@@ -77,6 +79,7 @@ class HandleOptions(NamedTuple):
     exclusive: bool = True
     locking: bool = False
     durable: bool = False
+    timeout: float | None = None
 
 
 #: How a frame is opened that is only read.

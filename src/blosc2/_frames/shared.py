@@ -195,7 +195,7 @@ def shared_handle(path: str, options: HandleOptions, *, new: bool = False) -> Fr
     if not os.path.exists(path):
         raise MissingFileError(errno.ENOENT, "No such file or directory", path)
     reading = options.mode == "r"
-    sidecar = Sidecar(path, writable=not reading)
+    sidecar = Sidecar(path, writable=not reading, timeout=options.timeout)
     with sidecar.exclusive() if new else sidecar.shared():
         sidecar.watched = absolute_path(path)
         if is_directory_frame(path):

@@ -20,6 +20,7 @@ from blosc2._options import (
     RemotePath,
     check_open_modes,
     check_remote,
+    check_timeout,
     deserialize_mode,
     local_path,
     of_another_format,
@@ -123,19 +124,12 @@ def open(
     kwargs |= filter(itemgetter(1), given.items())
     how = _check_keywords(kwargs) if kwargs else {}
     how |= {} if verify is None else {"verify": bool(verify)}
-    if kwargs.get("durable"):
-        how["durable"] = True
-    # For stores; arrays take `exclusive` alone, for each change.
     store_how = how
     if advise is not None:
         _files.check_advice(advise)
         store_how = how | {"advise": advise}
-    if kwargs:
-        store_how = store_how | {name: kwargs[name] for name in _WRITER_KEYWORDS if name in kwargs}
-        if not kwargs.get("exclusive", True):
-            how["exclusive"] = False
     policy = deserialize if deserialize == "safe" else str(deserialize_mode(deserialize))
-    locking, exclusive = bool(kwargs.get("locking")), "exclusive" not in how
+    locking, exclusive = bool(kwargs.get("locking")), bool(how.get("exclusive", True))
     mapped = kwargs.get("initial_mapping_size")
     if isinstance(urlpath, str) and (
         isinstance(urlpath, RemotePath) or ("://" in urlpath and scheme_of(urlpath) not in (None, "file"))
@@ -244,7 +238,10 @@ def _check_keywords(kwargs: dict[str, Any]) -> dict[str, Any]:
         meant = [(name, closest(name, _TAKEN)) for name in unknown]
         ignored = ", ".join(f"{name!r} ({close})" if close else repr(name) for name, close in meant)
         warnings.warn(f"open() ignores {ignored}: it takes {', '.join(_TAKEN)}", UserWarning, stacklevel=3)
-    how: dict[str, Any] = {}
+    how = {name: kwargs[name] for name in _WRITER_KEYWORDS if kwargs.get(name, ...) is not ...}
+    check_timeout(how.get("timeout"))
+    if kwargs.get("durable"):
+        how["durable"] = True
     if kwargs.get("cparams") is not None:
         how["cparams"] = cparams_from(kwargs["cparams"])
     if kwargs.get("dparams") is not None:

@@ -33,8 +33,8 @@ else:
         "goals": "ALIASES GOALS Precision bytes_of_text goal_named precision_of",
         "modes": (
             "DeserializeMode StoreOptions as_flag check_directory_mapping check_locking check_modes check_new_modes "
-            "check_open_modes check_target_mode deserialize_mode refuse_without_path shares_by_environment "
-            "store_options"
+            "check_open_modes check_target_mode check_timeout deserialize_mode refuse_without_path "
+            "shares_by_environment store_options"
         ),
         "paths": (
             "NOT_CONVERTED RemoteOptions RemotePath absolute_path check_new_name check_remote local_path new_path "

@@ -6,6 +6,7 @@ import operator
 import os
 import sys
 from enum import StrEnum
+from numbers import Real
 from types import EllipsisType
 from typing import Any, Final, NamedTuple, Never
 
@@ -154,6 +155,12 @@ def check_target_mode(mode: object, legal: tuple[str, ...]) -> None:
         raise ValueError(f"mode must be {', '.join(named[:-1])} or {named[-1]}, not {mode!r}")
 
 
+def check_timeout(timeout: object) -> None:
+    """Refuse what is no number of seconds; None stands for no limit."""
+    if timeout is not None and not isinstance(timeout, Real):
+        raise TypeError(f"timeout is a number of seconds, or None to wait without limit, not {timeout!r}")
+
+
 class StoreOptions(NamedTuple):
     """The options of an open store, checked together.
 
@@ -213,4 +220,6 @@ def store_options(
     seconds: Any = timeout
     if seconds is ...:
         seconds = None if locking else 0
+    else:
+        check_timeout(seconds)
     return StoreOptions(mmap_mode, verify, advise, mode, str(deserialize), seconds, exclusive, bool(locking))

@@ -184,7 +184,7 @@ WAIT = click.option("--timeout", type=click.FloatRange(0), default=0.0, help="Se
 
 
 def opened_to_change(path: str, timeout: float) -> Any:
-    how: dict[str, Any] = {"timeout": timeout} if timeout else {}  # arrays take none
+    how: dict[str, Any] = {"timeout": timeout} if timeout else {}
     return open_path(path, mode="a", **how)
 
 
