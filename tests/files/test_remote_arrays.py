@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,14 @@ def test_chunks_are_fetched_side_by_side(server: remote_kit.RangeServer, array_f
         np.testing.assert_array_equal(got, volume[key])
     assert server.most >= 4
     assert len(server.requests) <= len(keys) + 3
+
+
+def test_all_of_an_array_is_fetched_when_it_is_opened(server: remote_kit.RangeServer, array_file: Path) -> None:
+    blosc2.open(server.put("volume.b2nd", array_file), advise="willneed")
+    end = time.monotonic() + 30
+    while server.sent < array_file.stat().st_size and time.monotonic() < end:
+        time.sleep(0.01)
+    assert server.sent >= array_file.stat().st_size
 
 
 def test_a_pickle_reopens_by_url(server: remote_kit.RangeServer, array_file: Path, volume: np.ndarray) -> None:

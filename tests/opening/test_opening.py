@@ -239,6 +239,8 @@ def test_a_frame_in_a_directory(tmp_path: Path, source: str | None) -> None:
     for mmap_mode in ("r+", "c"):
         with pytest.raises(ValueError, match="Only contiguous storage"):
             blosc2.open(path, mmap_mode=mmap_mode)
+    with pytest.raises(ValueError, match="offset is for a frame in a file"):
+        blosc2.open(path, offset=8)
     copy = blosc2.load(path)
     copy.append_data(bytes(8))
     assert copy.nchunks == entry["nchunks"] + 1

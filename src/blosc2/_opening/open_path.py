@@ -29,7 +29,7 @@ from blosc2._options import (
     shares_by_environment,
     tell_of_mapping,
 )
-from blosc2.exceptions import ExistingFileError, FormatError, MissingFileError
+from blosc2.exceptions import ExistingFileError, FormatError, MissingFileError, legible
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
 from blosc2.storage import CParams, OpenKeywords, closest, cparams_from, dparams_from, takes
@@ -66,7 +66,7 @@ def open(
     mode : {"r", "a", "w"}
         Read; read and write; empty it, then write. Arrays keep their items in mode "w". "r+" is the same as "a".
     offset : int
-        Where a frame starts in the file. Frames that do not start at 0 can only be read.
+        Where a frame starts in a file. Frames that do not start at 0 can only be read.
     mmap_mode : {None, "r", "r+", "c"}
         Map the file instead of reading it by position. "r" makes the mode "r", "r+" and "c" make it "a"; with "c"
         changes stay in memory. Stores take None and "r", and "r" only together with ``mode="r"``.
@@ -154,6 +154,8 @@ def open(
     except (OSError, ValueError):  # what is wrong is said below
         status = None
     if status is not None and stat.S_ISDIR(status.st_mode):
+        if offset:
+            raise ValueError(f"offset is for a frame in a file, and {legible(name)} is a folder: leave it out")
         if is_directory_frame(name) and effective != "x":
             options = HandleOptions(effective, mmap_mode, policy, locking=locking, **how)
             handle = open_handle(name, options, directory=True)

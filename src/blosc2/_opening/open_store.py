@@ -8,7 +8,7 @@ import re
 import warnings
 from typing import TYPE_CHECKING, Any, Final
 
-from blosc2 import _opening, _stores
+from blosc2 import _files, _opening, _stores
 from blosc2._backends import REGISTRY, TieredBackend, missing
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.sharing import item_of
@@ -50,6 +50,8 @@ def opened_remote(
             suffix = ".b2z"
         else:
             frame = Frame.open(source, offset)
+            if "advise" in store_how:
+                _files.advise_frame(store_how["advise"], frame)
             handle = FrameHandle(frame, HandleOptions("r", None, policy, **how), path)
             return opened_object(handle, "r", cparams)
     return _opening.opened_store(path, suffix, "r", None, policy, store_how, locking=False)
