@@ -288,7 +288,7 @@ def check_whole_file(frame: Frame, found: Findings) -> None:
     if not summed:
         found.unverified(
             "the frame carries no checksums of this package for its last version: it was written or changed by another "
-            "program. It decodes, which damage of raw bytes would not change"
+            "program, or is what to_cframe() gave. It decodes, which damage of raw bytes would not change"
         )
     _check_tail(frame, found)
 
