@@ -718,6 +718,8 @@ def unexpected_keyword(
         hint = f"; {close}" if close else "."
     if name in CParams.__dataclass_fields__:
         hint = f": it belongs into cparams={{{name!r}: ...}}."
+    if name == "storage_options":
+        hint = ": for what is written to a server, it belongs into the configuration of fsspec, fsspec.config.conf."
     return UnexpectedKeywordError(f"{called}() has no keyword {name!r}{hint} It takes {', '.join(taken)}")
 
 

@@ -87,6 +87,7 @@ def test_stores_have_the_texts_of_their_keywords() -> None:
         (lambda: blosc2.ones(3, chunk=2), r"^ones\(\) has no keyword 'chunk'; did you mean 'chunks'\?"),
         (lambda: blosc2.zeros(3).copy(cparam={}), r"^NDArray.copy\(\) has no keyword 'cparam'; did you mean 'cparams'"),
         (lambda: blosc2.SChunk(chunksiz=3), r"^SChunk\(\) has no keyword 'chunksiz'; did you mean 'chunksize'"),
+        (lambda: blosc2.asarray([1], storage_options={}), r"no keyword 'storage_options': for .*fsspec\.config"),
         (lambda: blosc2.ObjectArray(xyz=3), r"^ObjectArray\(\) has no keyword 'xyz'\. It takes chunksize, "),
         (lambda: blosc2.save_tensor(np.arange(3), "x", chunks=3), r"^save_tensor\(\) has no keyword 'chunks'"),
         (lambda: blosc2.asarray([1], clevel=3), r"^asarray\(\) has no keyword 'clevel': it belongs into cparams="),
