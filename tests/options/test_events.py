@@ -88,7 +88,9 @@ def test_files_written_anew(tmp_path: Path, told: Any) -> None:
         before = blosc2.metrics()
         done = store.compact()
         assert since(before)["rewrites"] == 1
-    assert ("INFO", f"{tmp_path / 's.b2z'}: written anew, {done.after} bytes instead of {done.before}") in told()
+        assert ("INFO", f"{tmp_path / 's.b2z'}: written anew, {done.after} bytes instead of {done.before}") in told()
+        assert store.compact().before == done.after
+    assert ("INFO", f"{tmp_path / 's.b2z'}: written anew, {done.after} bytes") in told()
 
 
 def test_dead_bytes_that_stay(tmp_path: Path, told: Any, monkeypatch: pytest.MonkeyPatch) -> None:

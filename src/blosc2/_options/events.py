@@ -98,7 +98,7 @@ def tell(level: str, message: str, *given: object) -> None:
 def told_rewrite(path: object, before: int, after: int) -> None:
     """A file was written anew."""
     count("rewrites")
-    tell("INFO", "%s: written anew, %d bytes instead of %d", path, after, before)
+    tell("INFO", "%s: written anew, %d bytes%s", path, after, "" if after == before else f" instead of {before}")
 
 
 def told_wait(path: object, begun: float) -> None:
