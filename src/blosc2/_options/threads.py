@@ -123,8 +123,8 @@ class Operation(Protocol):
 
 
 def reads_beside(count: int, nbytes: int, nthreads: int) -> bool:
-    """Whether whole arrays, of `nbytes` on average, are read faster one by each thread than one by all threads."""
-    return count > 1 and nthreads > 1 and nbytes * count >= 4 * PARALLEL_WORK and nbytes >= PARALLEL_WORK // 4
+    """Whether several whole arrays, of `nbytes` on average, are read faster together than one by one."""
+    return nthreads > 1 and nbytes * count >= 4 * PARALLEL_WORK and nbytes >= PARALLEL_WORK // 4
 
 
 def run(operation: Operation, work: int, nthreads: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, ValuesView
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, ValuesView
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -389,7 +389,9 @@ def _read_batch(names: list[str], batch: LeafBatch, out: Items | None, nthreads:
             if version is None or not _is_like(version, first):
                 return None
             others[position] = version
-    _run([_reading(others[position], target[position, ...]) for position in left], target[0].nbytes, nthreads)
+    if left:
+        rows = [target[position, ...] for position in left]
+        _read_wholes([names[position] for position in left], [others[position] for position in left], rows, nthreads)
     if out is not None and target is not out:
         out[...] = target
         return out
@@ -427,26 +429,18 @@ def _read_any(store: Store, names: list[str], out: Items | None, nthreads: int) 
         check_out(out, (len(names), *first[0].shape), first[1])
     if not alike:
         arrays = [np.empty(geometry.shape, dtype) for geometry, dtype, _ in versions]
-        readings = [_reading(v, a) for v, a in zip(versions, arrays, strict=True)]
-        _run(readings, sum(a.nbytes for a in arrays) // len(names), nthreads)
+        _read_wholes(names, versions, arrays, nthreads)
         return arrays
     target = np.empty((len(names), *first[0].shape), first[1]) if out is None else out
-    _run([_reading(v, target[i, ...]) for i, v in enumerate(versions)], target[0].nbytes, nthreads)
+    _read_wholes(names, versions, [target[i, ...] for i in range(len(names))], nthreads)
     return target
 
 
-def _reading(version: Version, items: Items) -> Callable[[int], Items]:
-    return lambda nthreads: _indexing.read(version, ..., nthreads, items)
-
-
-def _run(readings: list[Callable[[int], Items]], nbytes: int, nthreads: int) -> None:
-    """Read whole arrays, of `nbytes` on average; several at a time if that is faster."""
-    if not reads_beside(len(readings), nbytes, nthreads):
-        for reading in readings:
-            reading(nthreads)
+def _read_wholes(names: list[str], versions: list[Version], rows: list[Items], nthreads: int) -> None:
+    """Read whole arrays, each into an array of its own; several at a time if that is faster."""
+    if len(rows) > 1 and reads_beside(len(rows), sum(row.nbytes for row in rows) // len(rows), nthreads):
+        parts = [(name, version, ...) for name, version in zip(names, versions, strict=True)]
+        read_parts(parts, rows, nthreads)
         return
-    from blosc2._files import Pool
-
-    with Pool(min(nthreads, len(readings)), thread_name_prefix="blosc2") as pool:
-        for _ in pool.map(lambda reading: reading(1), readings):
-            pass
+    for version, row in zip(versions, rows, strict=True):
+        _indexing.read(version, ..., nthreads, row)
