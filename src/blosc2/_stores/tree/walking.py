@@ -12,9 +12,6 @@ from blosc2._stores.tree.foreign_objects import ATTRIBUTES
 if TYPE_CHECKING:
     from blosc2._stores.leaf_table import LeafTable
 
-#: A group, the names of its groups, and the names of its leaves.
-Visited = tuple[str, list[str], list[str]]
-
 
 def descendants(table: LeafTable, path: str) -> Iterator[list[str]]:
     """The keys of all groups and leaves below a group, some at a time; nothing inside of objects of other packages."""
@@ -61,27 +58,19 @@ def children(table: LeafTable, path: str, most: int = -1) -> tuple[list[str], li
     return groups, leaves
 
 
-def walk(table: LeafTable, path: str, *, topdown: bool) -> Iterator[Visited]:
-    """A group and all groups below it; the root is "/"."""
-    if not table.foreign.are_possible():
-        for group, groups, leaves in table.contents.listing().walk(path or "/", topdown, ATTRIBUTES):
-            yield group or "/", groups, leaves
+def walk(table: LeafTable, path: str, *, topdown: bool) -> Iterator[tuple[str, list[str], list[str]]]:
+    """A group and all groups below it, the names of its groups, and of its leaves; the root is "/"."""
+    if path and table.foreign.above(path + "/") is not None:
+        yield path, [], []
         return
-    # Groups to visit. Bottom-up, a group is put back with its children, to be given after them.
-    waiting: list[tuple[str, Visited | None]] = [(path, None)]
-    while waiting:
-        group, visited = waiting.pop()
-        if visited is not None:
-            yield visited
-            continue
-        table.session.check_open()
-        groups, leaves = children(table, group)
-        here = (group or "/", groups, leaves)
-        if topdown:
-            yield here
-        else:
-            waiting.append((group, here))
-        waiting += [(f"{group}/{name}", None) for name in reversed(groups)]
+    objects = table.foreign.keys()
+    for group, groups, leaves in table.contents.listing().walk(path or "/", topdown, ATTRIBUTES):
+        if objects:
+            if group in objects or _is_below(group, objects):
+                continue
+            leaves[:] = sorted({*leaves, *(name for name in groups if f"{group}/{name}" in objects)})
+            groups[:] = [name for name in groups if f"{group}/{name}" not in objects]
+        yield group or "/", groups, leaves
 
 
 def _is_below(key: str, paths: Container[str]) -> bool:
