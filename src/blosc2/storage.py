@@ -132,12 +132,7 @@ _RARE: Final = ("codec_meta", "use_dict", "initial_mapping_size", "meta", "mmap_
 
 
 class _Parameters:
-    """What classes of parameters have: `dataclass` would compile it for each of them, which takes time."""
-
-    def __repr__(self) -> str:
-        given: Any = self
-        values = (f"{item.name}={getattr(self, item.name)!r}" for item in fields(given) if item.repr)
-        return f"{type(self).__qualname__}({', '.join(values)})"
+    """What classes of parameters have."""
 
     def __str__(self) -> str:
         """A line for each field that is not what nobody asked for."""
@@ -157,16 +152,8 @@ class _Parameters:
             shown.append(f"{item.name} {getattr(value, 'name', value)}".rstrip())
         return "\n".join(shown)
 
-    def __eq__(self, other: object) -> bool:
-        if type(other) is not type(self):
-            return NotImplemented
-        given: Any = self
-        return all(getattr(self, item.name) == getattr(other, item.name) for item in fields(given))
 
-    __hash__ = None  # type: ignore[assignment]  # its values change
-
-
-@dataclass(repr=False, eq=False)
+@dataclass
 class CParams(_Parameters):
     """Compression parameters.
 
@@ -257,7 +244,7 @@ class CParams(_Parameters):
         self.filters, self.filters_meta = filters, metas
 
 
-@dataclass(repr=False, eq=False)
+@dataclass
 class AutoCParams(CParams):
     """Compression parameters that are chosen from the data, as ``cparams="auto"`` and dictionaries with a goal ask for.
 
@@ -302,7 +289,7 @@ class AutoCParams(CParams):
         self.learned: dict[Any, Any] = {}
 
 
-@dataclass(repr=False, eq=False)
+@dataclass
 class TunedCParams(CParams):
     """Compression parameters that were chosen from data; other fields are those of `CParams`.
 
@@ -328,7 +315,7 @@ class TunedCParams(CParams):
     precision: Any = None
 
 
-@dataclass(repr=False, eq=False)
+@dataclass
 class DParams(_Parameters):
     """Decompression parameters.
 
@@ -344,7 +331,7 @@ class DParams(_Parameters):
         self.nthreads = check_nthreads(self.nthreads)
 
 
-@dataclass(repr=False, eq=False)
+@dataclass
 class Storage(_Parameters):
     """Where data is stored, and how it is opened.
 
