@@ -161,10 +161,7 @@ def open(
             handle = open_handle(name, options, directory=True)
             return opened_object(handle, effective, kwargs.get("cparams"))
         end = os.path.splitext(name)[1]
-        try:
-            return _opening.opened_store(name, end, mode, mmap_mode, policy, store_how, locking=locking)
-        except FormatError as error:
-            raise of_another_format(error, name) from None
+        return _opening.opened_store(name, end, mode, mmap_mode, policy, store_how, locking=locking)
     if status is None and not os.path.lexists(name):
         suffix = _suffix_there(name)
         return _opening.opened_store(name + suffix, suffix, mode, mmap_mode, policy, store_how, locking=locking)
@@ -181,10 +178,7 @@ def open(
     except FormatError as error:
         if offset != 0 or not _is_zip(name):
             raise of_another_format(error, name) from None
-        try:
-            return _opening.opened_store(name, ".b2z", mode, mmap_mode, policy, store_how, locking=locking)
-        except FormatError as second:
-            raise of_another_format(second, name) from None
+        return _opening.opened_store(name, ".b2z", mode, mmap_mode, policy, store_how, locking=locking)
     tell_of_mapping(name, mmap_mode, mapped, handle.frame.source.size)
     if advise is not None:
         _files.advise_frame(advise, handle.frame)

@@ -15,10 +15,10 @@ from blosc2._core.io.sharing import item_of
 from blosc2._files import remote_source
 from blosc2._frames import FrameHandle, HandleOptions
 from blosc2._opening.open_path import opened_object
-from blosc2._options import RemotePath, StoreOptions, absolute_path, store_options
+from blosc2._options import RemotePath, StoreOptions, absolute_path, of_another_format, store_options
 from blosc2._stores import Store, backend_of, table_of, take_writer_lock
 from blosc2.dict_store import DictStore
-from blosc2.exceptions import MissingFileError
+from blosc2.exceptions import FormatError, MissingFileError
 from blosc2.tree_store import TreeStore
 
 if TYPE_CHECKING:
@@ -108,6 +108,8 @@ def opened_store(
             lock.release()
         if isinstance(error, FileNotFoundError) and not os.path.lexists(path):
             raise _missing(path) from None
+        if isinstance(error, FormatError) and not remote:
+            raise of_another_format(error, path) from None
         raise
 
 
