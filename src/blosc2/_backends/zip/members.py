@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import warnings
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -113,8 +112,6 @@ SMALL_MEMBER: Final = 4096
 
 _SUFFIXES: Final = tuple(suffix.encode() for suffix in LEAF_SUFFIXES)
 _SKIPPED: Final = tuple(name.encode() for name in (EMBED, LOCK, RESERVED))
-_EMBED: Final = EMBED.encode()
-_of_member = Frame.of_member
 #: A catalog that this process wrote: its offset, size and checksum, and how many keys and groups it has.
 OwnCatalog = tuple[tuple[int, int, int], int]
 # Archives with fewer members are listed when they are opened; others when a key is wanted, unless there is a catalog.
@@ -134,8 +131,8 @@ class Members:
         Archives whose unusual keys were warned about already.
     """
 
-    __slots__ = ("_check", "_described", "_find", "_is_checked", "_member", "_root", "_told", "_whole",
-                 "archive", "listed", "removed_groups", "source", "version", "warns")  # fmt: skip
+    __slots__ = ("_check", "_described", "_is_checked", "_root", "_told", "_whole", "archive", "listed",
+                 "removed_groups", "source", "version", "warns")  # fmt: skip
 
     def __init__(self, version: Version, root: str, verify: bool | None, told: set[str]) -> None:
         #: Groups that are removed, and that is not published yet.
@@ -143,14 +140,12 @@ class Members:
         self.version = version
         self.source = version.source
         self.archive = version.archive
-        self._member: Callable[[int], tuple[int, int]] = version.archive.byte_range_at
         self._root = root
         self._check = verify is not False
         self._told = told
         #: What `table` gives, once it is made: when the archive is opened if it has few members, or when first needed.
         self.listed: KeyTable | None = None
         self._whole: KeyTable | None = None
-        self._find: Callable[[str], int] | None = None
         # A catalog made in memory, if the file's lacks leaves.
         self._described: Catalog | None = None
         # Whether its embedded values were checked.
@@ -162,7 +157,7 @@ class Members:
                 self._whole = keys = KeyTable.of_archive(version.archive, _SUFFIXES, _SKIPPED)
                 self.warns = not keys.regular
                 if keys.regular:
-                    self.listed, self._find = keys, keys.find
+                    self.listed = keys
             except (FormatError, OSError):  # whoever needs what cannot be read gets the error
                 pass
 
@@ -173,7 +168,6 @@ class Members:
             if keys is None:
                 keys = KeyTable.of_archive(self.archive, _SUFFIXES, _SKIPPED)
             self.listed = self._whole = keys
-            self._find = keys.find
             if keys.unknown_suffixes or keys.clashes or keys.packed:
                 self._tell(keys)
         return self.listed
@@ -187,8 +181,8 @@ class Members:
         """Show all members but those below some groups."""
         self.table()
         assert self._whole is not None
-        self.listed = keys = self._whole.without_groups(groups) if groups else self._whole
-        self._find, self.removed_groups = keys.find, groups
+        self.listed = self._whole.without_groups(groups) if groups else self._whole
+        self.removed_groups = groups
 
     def whole_table(self) -> KeyTable:
         """The keys of all members, those that are not shown included."""
@@ -203,23 +197,20 @@ class Members:
         sound = keys.sound()
         if sound is not keys:
             self._whole = sound
-            self.listed = shown = sound.without_groups(self.removed_groups) if self.removed_groups else sound
-            self._find = shown.find
+            self.listed = sound.without_groups(self.removed_groups) if self.removed_groups else sound
         return sound
 
     def locate(self, key: str) -> ByteRange | None:
         """The member of a key; None where there is none."""
-        find = self._find or self.table().find  # two steps, because calling a slot's attribute directly is slower
-        record = find(key)
+        record = self.table().find(key)
         if record < 0:
             return None
-        member = self._member
-        offset, length = member(record)
+        offset, length = self.archive.byte_range_at(record)
         return self.source, offset, length
 
     def stored_range(self, key: str) -> ByteRange | None:
         """The byte range of the member of a key, by the directory. None if there is no member."""
-        record = (self._find or self.table().find)(key)
+        record = self.table().find(key)
         if record < 0:
             return None
         offset, length = self.archive.extent_at(record)
@@ -227,17 +218,16 @@ class Members:
 
     def open_frame(self, key: str) -> Frame | None:
         """The frame of a key, opened with as few reads as possible. None if there is none."""
-        find = self._find or self.table().find
-        record = find(key)
-        return None if record < 0 else _of_member(self.archive, record, key, self._check)
+        record = self.table().find(key)
+        return None if record < 0 else Frame.of_member(self.archive, record, key, self._check)
 
     def __contains__(self, key: str) -> bool:
-        found: bool = (self._find or self.table().find)(key) >= 0
+        found: bool = self.table().find(key) >= 0
         return found
 
     def name_of(self, key: str) -> str | None:
         """The name of a leaf's member."""
-        record = (self._find or self.table().find)(key)
+        record = self.table().find(key)
         if record < 0:
             return None
         name: str = self.archive.name_at(record)
@@ -286,7 +276,7 @@ class Members:
     # ------------------------------------------------------------------ checks
     def verify(self, key: str) -> None:
         """Check all bytes of a leaf against the checksum of its member. Raises `FormatError` if they differ."""
-        record = (self._find or self.table().find)(key)
+        record = self.table().find(key)
         if record < 0:  # an embedded value: the member of all is checked, once
             self._verify_embedded(key)
         else:
@@ -303,13 +293,13 @@ class Members:
             self._verify_embedded(None)
 
     def _verify_embedded(self, key: str | None) -> None:
-        record = -1 if self._is_checked else self.archive.find_offset(_EMBED)
+        record = -1 if self._is_checked else self.archive.find_offset(EMBED_NAME)
         if record >= 0:
             self._verify_member(record, key)
             self._is_checked = True
 
     def _verify_member(self, record: int, key: str | None) -> None:
-        offset, length = self._member(record)
+        offset, length = self.archive.byte_range_at(record)
         crc = 0
         for piece in pieces((self.source, offset, length)):
             crc = crc32(piece, crc)
@@ -328,7 +318,7 @@ class Members:
         for key in keys.unknown_suffixes:
             frame, record = None, keys.find(key)
             with suppress(FormatError, OSError):
-                frame = _of_member(self.archive, record, key, self._check)
+                frame = Frame.of_member(self.archive, record, key, self._check)
             warnings.warn(unusual_name(root, self.archive.name_at(record), key, frame), UserWarning, stacklevel=2)
         for key in keys.packed:
             warnings.warn(
