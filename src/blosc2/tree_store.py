@@ -158,16 +158,12 @@ class TreeStore(DictStore):
                 return SubtreeView(self, path)
         raise self._table.missing_key(key)
 
-    def _open_hidden(self, key: str) -> Any:
-        """The leaf of a canonical key, also of one that is not shown."""
-        return Store._open(self._owner, key)
-
     def _hidden_leaf(self, key: str) -> Any:
         """The leaf that carries the attributes of a group; None if it has none."""
         self._table.session.check_open()
         leaf = self._table.leaves.find(key)
         if leaf is None and self._table.contents.has(key):
-            return self._open_hidden(key)
+            return Store._open(self._owner, key)  # which also opens what is not shown
         if leaf is None and self._table.backend.members is not None:
             self._table.backend.members.explain_missing(key)
         return leaf
@@ -442,15 +438,10 @@ class SubtreeView(TreeStore):
 
     def to_b2z(self, *how: Any, **more: Any) -> str:  # noqa: ARG002 - whatever it is
         """Not possible for a part of a tree."""
-        raise self._no_file()
-
-    def to_b2d(self, *how: Any, **more: Any) -> str:  # noqa: ARG002 - whatever it is
-        """Not possible for a part of a tree."""
-        raise self._no_file()
-
-    def _no_file(self) -> ValueError:
         self._table.session.check_open()
-        return ValueError(f"{self!r} has no file of its own; other_tree[key] = group copies it")
+        raise ValueError(f"{self!r} has no file of its own; other_tree[key] = group copies it")
+
+    to_b2d = to_b2z
 
     def refresh(self) -> bool:
         """Show the newest version of the whole tree."""

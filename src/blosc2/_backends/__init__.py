@@ -37,7 +37,7 @@ else:
         "key_rules": "KEY_RULES MAX_SEGMENTS canonical_key is_own is_path is_safe new_key plain_key suffixed_folders",
         "layout": (
             "APPLE_DOUBLE EMBED FRAME_MAGIC LEAF_SUFFIXES LOCK NOT_REPLACED RESERVED ByteRange NewFrame NewVersion "
-            "Renamed filed_as may_be_attributes missing shared_lock_path suffix_of suffix_of_frame taken"
+            "Renamed filed_as is_archive may_be_attributes missing shared_lock_path suffix_of suffix_of_frame taken"
         ),
         "protocol": "Backend",
         "publish_pace": "MAP_BYTES Pace",

@@ -167,11 +167,6 @@ class Embedded:
             raise self._error(f"the metadata entry {REGISTRY} is not a map of keys")
         return content
 
-    def other_metadata(self) -> dict[str, bytes]:
-        """Stored metadata entries besides the map, to be kept as they are."""
-        chunks: dict[str, bytes] = self.frame.vlmeta_chunks()
-        return {name: chunk for name, chunk in chunks.items() if name != MAP}
-
 
 def chunks_of_value(frame: Frame, offset: int, length: int) -> range:
     """The numbers of the chunks that hold the bytes of a value."""

@@ -96,6 +96,11 @@ def may_be_attributes(name: str) -> bool:
     return name.startswith("._", name.rfind("/") + 1)
 
 
+def is_archive(source: Source) -> bool:
+    """Whether a file begins like an archive: with a member, or with the end of one that has none."""
+    return source.size >= 4 and source.read(0, 4) in (b"PK\3\4", b"PK\5\6")
+
+
 class NewVersion(NamedTuple):
     """Changes to publish.
 

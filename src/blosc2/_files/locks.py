@@ -489,11 +489,6 @@ def _unlock(number: int, position: int, nbytes: int = 1) -> None:
     fcntl.fcntl(number, fcntl.F_OFD_SETLK, _request(fcntl.F_UNLCK, position, nbytes))
 
 
-def sidecar_path(path: str) -> str:
-    """Where the lock of a file, or of a directory frame, is."""
-    return os.path.join(path, ".b2lock") if os.path.isdir(path) else path + ".b2lock"
-
-
 class Sidecar:
     """The lock of one handle. Other handles wait for it, also those of this process.
 
@@ -526,8 +521,9 @@ class Sidecar:
     def __init__(self, path: str, *, writable: bool, timeout: float | None = None) -> None:
         if sys.platform == "win32":
             raise NotImplementedError("locking=True needs advisory locks, which Windows does not have")
-        # The lock of the file itself, whichever link leads to it.
-        self._path = sidecar_path(os.path.realpath(path))
+        # The lock of the file itself, or of a directory frame, whichever link leads to it.
+        found = os.path.realpath(path)
+        self._path = os.path.join(found, ".b2lock") if os.path.isdir(found) else found + ".b2lock"
         self._writable = writable
         self._timeout = timeout
         self._thread = Lock()

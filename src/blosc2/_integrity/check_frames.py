@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from blosc2 import _frames, _integrity
-from blosc2._backends import APPLE_DOUBLE, EMBED, FRAME_MAGIC, may_be_attributes
+from blosc2._backends import APPLE_DOUBLE, EMBED, FRAME_MAGIC, is_archive, may_be_attributes
 from blosc2._core.allocation import allowed, too_much
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_checksums import check_chunk as check_stored_chunk
@@ -125,9 +125,7 @@ def kind_of_path(path: str) -> str:
 
 def _kind_of_file(path: str) -> str:
     try:
-        source = open_regular(path)
-        head = source.read(0, min(4, source.size))
-        if head in (b"PK\3\4", b"PK\5\6"):
+        if is_archive(open_regular(path)):
             return ARCHIVE
     except FAULTS:
         pass
@@ -140,7 +138,10 @@ def check_path(path: str, found: Findings) -> None:
         check_directory_frame(path, found)
     else:
         found.total = size_of(path)
-        check_frame_file(path, found)
+        source = opened(path, found)
+        frame = None if source is None else check_byte_range(source, 0, -1, found)
+        if frame is not None:
+            check_whole_file(frame, found.at(path))
 
 
 def check_opened(handle: FrameHandle, progress: Callable[[int, int], object] | None = None) -> CheckReport:
@@ -268,15 +269,6 @@ def opened(path: str, found: Findings) -> Source | None:
     except FAULTS as error:
         found.caught(error, path=path)
         return None
-
-
-def check_frame_file(path: str, found: Findings) -> Frame | None:
-    """Check a file that is to be one frame; the frame, if its header is sound."""
-    source = opened(path, found)
-    frame = None if source is None else check_byte_range(source, 0, -1, found)
-    if frame is not None:
-        check_whole_file(frame, found.at(path))
-    return frame
 
 
 def check_whole_file(frame: Frame, found: Findings) -> None:

@@ -460,7 +460,7 @@ class _Check:
             if rank == catalog.count:
                 break
             offset = offsets[rank % _TOGETHER]
-            key = self._key_at(offset)
+            key = "/" + self.archive.name_at(offset).rpartition(".")[0]
             description = catalog.description(rank)
             self._compare(key, offset, description, start + at)
             size, csize = struct.unpack_from("<QQ", description, 8) if description else (0, 0)
@@ -489,10 +489,6 @@ class _Check:
         if counts != (groups, hidden, undescribed, tables):
             _wrong(self.found, "the catalog's counts of groups and leaves are not those of the directory",
                    start + catalog.size - _FOOTER.size + 56)  # fmt: skip
-
-    def _key_at(self, offset: int) -> str:
-        name = self.archive.name_at(offset)
-        return "/" + name[: name.rindex(".")]
 
     def _tally_holds(self, row: int, tallies: list[list[int]]) -> bool:
         at = self.catalog.start + self.tallies_at + row * len(tallies) * _TALLY.size

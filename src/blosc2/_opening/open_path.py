@@ -176,7 +176,9 @@ def open(
             status=status,
         )  # fmt: skip
     except FormatError as error:
-        if offset != 0 or not _is_zip(name):
+        from blosc2._backends import is_archive  # which opening an array does not need
+
+        if offset != 0 or not is_archive(Source.open(name)):
             raise of_another_format(error, name) from None
         return _opening.opened_store(name, ".b2z", mode, mmap_mode, policy, store_how, locking=locking)
     tell_of_mapping(name, mmap_mode, mapped, handle.frame.source.size)
@@ -215,11 +217,6 @@ def _opened_again(
     parameters = None if dparams is None else dparams_from(dparams)
     options = HandleOptions("r", mmap_mode, "safe", parameters, None, None if verify is None else False)
     return wrap(FrameHandle(frame, options, urlpath))
-
-
-def _is_zip(name: str) -> bool:
-    source = Source.open(name)
-    return source.size >= 4 and source.read(0, 4) in (b"PK\x03\x04", b"PK\x05\x06")
 
 
 def _check_keywords(kwargs: dict[str, Any]) -> dict[str, Any]:

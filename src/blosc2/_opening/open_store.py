@@ -9,7 +9,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, Final
 
 from blosc2 import _files, _opening, _stores
-from blosc2._backends import REGISTRY, TieredBackend, missing
+from blosc2._backends import REGISTRY, TieredBackend, is_archive, missing
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.sharing import item_of
 from blosc2._files import remote_source
@@ -23,10 +23,6 @@ from blosc2.tree_store import TreeStore
 
 if TYPE_CHECKING:
     from blosc2.embed_store import EmbedStore
-
-
-# What archives begin with: a member, or the end of one that has none.
-_ARCHIVES: Final = (b"PK\x03\x04", b"PK\x05\x06")
 
 
 def opened_remote(
@@ -46,7 +42,7 @@ def opened_remote(
             if inside := re.match(r"(.+?\.b2[ez])(/[^?#]+)$", str(error.filename)):
                 error.strerror = f"{error.strerror}: a key is read by blosc2.open({inside[1]!r})[{inside[2]!r}]"
             raise
-        if offset == 0 and source.size >= 4 and source.read(0, 4) in _ARCHIVES:
+        if offset == 0 and is_archive(source):
             suffix = ".b2z"
         else:
             frame = Frame.open(source, offset)

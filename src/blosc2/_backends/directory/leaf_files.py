@@ -151,8 +151,9 @@ class Folder:
         self.folders: list[str] = []
         top, inner = base == "/", base[1:]
         with os.scandir(root + base) as entries:
-            found = _with_unusual_suffix(entries) if unusual else list(entries)
-            for entry in sorted(found, key=_name_of):
+            # Of what begins with a dot, that is no suffix.
+            found = (entry for entry in entries if entry.name[0] == "." or not entry.name.endswith(LEAF_SUFFIXES))
+            for entry in sorted(found if unusual else entries, key=_name_of):
                 name = entry.name
                 dot = name.rfind(".")
                 usual = item_of(_RANKS, name[dot:]) if dot > 0 and name[0] != "." else None
@@ -179,11 +180,6 @@ class Folder:
                 if not key.isascii():
                     _check_name(root, key)
                 self.ranked[rank][key] = inner + name
-
-
-def _with_unusual_suffix(entries: Iterable[os.DirEntry[str]]) -> list[os.DirEntry[str]]:
-    # Of what begins with a dot, that is no suffix.
-    return [entry for entry in entries if entry.name.startswith(".") or not entry.name.endswith(LEAF_SUFFIXES)]
 
 
 def is_empty(root: str) -> bool:

@@ -83,11 +83,6 @@ def raw_header(nbytes: int) -> bytes:
     )
 
 
-def metalayers_of(kind: str, meta: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The metalayers of a new frame, with further ones in `meta`."""
-    return with_padding({kind: pack({"version": 1}), **meta})
-
-
 def aligned(length: int) -> int:
     """A length, rounded up to where a value may begin."""
     return -(-length // ALIGNMENT) * ALIGNMENT
@@ -250,7 +245,7 @@ class EmbeddedChanges:
         if old is not None:
             own = {old.kind, PADDING}
             self.meta = {name: content for name, content in old.frame.metalayers().items() if name not in own}
-            self.metadata = old.other_metadata()
+            self.metadata = {name: chunk for name, chunk in old.frame.vlmeta_chunks().items() if name != MAP}
         self.metadata |= metadata or {}
 
     def compose(self) -> bytes:
@@ -299,7 +294,7 @@ class EmbeddedChanges:
         if progress is not None:
             chunks = _telling(chunks, progress, total)
         vlmeta = {MAP: stored_map(entries, nbytes, size)[0], **self.metadata}
-        metalayers = metalayers_of(self.kind, self.meta)
+        metalayers = with_padding({self.kind: pack({"version": 1}), **self.meta})
         return FrameContent(Fields(_ENCODING, size), metalayers, vlmeta, chunks, -(-nbytes // size), nbytes)
 
 

@@ -138,7 +138,7 @@ class ServerPace:
             self._times = min(2 * self._times, self._most)
         page = PART
         while page > LEAST and most >= LEAST:
-            paged = _in_pages(near, page)
+            paged = _joined([(start // page * page, -(-stop // page) * page) for start, stop in near], 0)
             if length(paged) - needed <= most:
                 wide = paged
                 break
@@ -162,11 +162,6 @@ def _joined(spans: list[tuple[int, int]], gap: int) -> list[tuple[int, int]]:
         else:
             joined.append((start, stop))
     return joined
-
-
-def _in_pages(spans: list[tuple[int, int]], page: int) -> list[tuple[int, int]]:
-    """Spans as whole pages; those that meet are one."""
-    return _joined([(start // page * page, -(-stop // page) * page) for start, stop in spans], 0)
 
 
 class Pieces:

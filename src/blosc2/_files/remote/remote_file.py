@@ -261,8 +261,10 @@ class RemoteFile:
             piece.done.set()
 
     def _bytes(self, start: int, stop: int) -> bytes:
-        disk = self._disk
-        data = None if disk is None else self._from_disk(disk, start, stop)
+        disk, data = self._disk, None
+        if disk is not None:
+            with self._lock:
+                data = disk.read(start, stop)
         if data is not None:
             count("disk_hits")
         else:
@@ -271,10 +273,6 @@ class RemoteFile:
                 with self._lock:
                     disk.write(start, data)
         return data
-
-    def _from_disk(self, disk: DiskBlocks, start: int, stop: int) -> bytes | None:
-        with self._lock:
-            return disk.read(start, stop)
 
     def _first(self) -> Answer:
         """The first request, which tells the version, too."""

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
+from blosc2 import _files
 from blosc2._arrays import TINY, settled, template_of, tiny_frame
 from blosc2._backends import ByteRange, filed_as
 from blosc2._core.frame.frame_writer import FrameBatch
 from blosc2._core.ndim.gaps import as_bytes
-from blosc2._files import Owner
 from blosc2._options import COMPRESSED_BESIDE, get_nthreads
 from blosc2._stores.leaves.leaf_setting import FramedValue, frame_of, new_frame
 
@@ -93,10 +93,6 @@ def _filed(value: Any, key: str, path: str | None, encoding: dict[str, Any]) -> 
             return ".b2nd", tiny[1], tiny[0]
     byte_range = frame_of(value, key, path, encoding)
     return *filed_as(byte_range), byte_range
-
-
-def _takes_long(value: Any) -> bool:
-    return type(value) is np.ndarray and value.nbytes >= COMPRESSED_BESIDE
 
 
 def worth_compressing_beside(value: Any) -> bool:
@@ -209,7 +205,7 @@ def _together(
     frames = FrameBatch()
     batch = _Batch(frames)
     ahead = others = handed = 0
-    owner = Owner()
+    owner = _files.Owner()
 
     def first() -> tuple[str, int, Filed]:
         """The first one that waits, whose frame is made now if it must be."""
@@ -243,9 +239,9 @@ def _together(
             if batch.add(value, encoding):
                 waiting.append(_Waiting(key, value.nbytes, 0, None, batch, len(batch) - 1))
                 others = 0
-            elif _takes_long(value):
+            elif type(value) is np.ndarray and value.nbytes >= COMPRESSED_BESIDE:
                 if pool is None:
-                    pool = _new_pool(nthreads)
+                    pool = _files.Pool(nthreads, thread_name_prefix="blosc2")
                 # A copy, because the caller may fill the same array again for the next value. What is chosen for it is
                 # chosen here, where the order of values is known.
                 how = settled(value, encoding)
@@ -272,9 +268,3 @@ def _together(
                     cast("Future[Filed]", one.frame).cancel()
         if pool is not None:
             pool.shutdown()
-
-
-def _new_pool(nthreads: int) -> ThreadPoolExecutor:
-    from blosc2._files import Pool
-
-    return Pool(nthreads, thread_name_prefix="blosc2")
