@@ -25,7 +25,7 @@ else:
         "atomic_file": (
             "FileMoves Lock NewFile has_names_or_attributes is_replaceable remove_leftovers temporary_name through_link"
         ),
-        "blocks": "as_block",
+        "blocks": "as_block to_the_end",
         "copies": (
             "BUDGET ByteRange ChunkBuffer Compaction DrawnChunk Part Progress Spool Spooled TemporaryFile "
             "check_unchanged checked_parts checked_pieces held pieces_of told waiting_items write_parts"

@@ -1,4 +1,4 @@
-"""Context managers by generators, like those of `contextlib`, whose end no interrupt leaves out.
+"""What no interrupt leaves out: the ends of context managers by generators, like those of `contextlib`; and steps.
 
 An interrupt (Ctrl-C) at the beginning of an ``__exit__`` in Python keeps its generator where it yields, with the locks
 that it holds, as long as somebody has the traceback.
@@ -49,3 +49,17 @@ def as_block(function: Callable[_P, Iterator[_T]]) -> Callable[_P, GeneratorBloc
         return GeneratorBlock(function(*given, **more))
 
     return begin
+
+
+def to_the_end(step: Callable[_P, None]) -> Callable[_P, None]:
+    """Have a function that may be called again do all that it does: if it was interrupted, it begins anew."""
+
+    @wraps(step)
+    def done(*given: _P.args, **more: _P.kwargs) -> None:
+        try:
+            step(*given, **more)
+        except BaseException:
+            step(*given, **more)
+            raise
+
+    return done

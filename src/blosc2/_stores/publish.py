@@ -13,6 +13,7 @@ from blosc2 import _files
 from blosc2._backends import ByteRange, NewVersion, TieredBackend
 from blosc2._core.io.sharing import Block
 from blosc2._core.leaves.store_state import Change
+from blosc2._files import to_the_end
 from blosc2._options import count, tell, told_rewrite
 from blosc2._stores.leaf_table import table_of
 from blosc2._stores.session import Session
@@ -91,19 +92,16 @@ def flush(table: LeafTable, *, durable: bool) -> None:
         pending.unwritten = pending.unwritten or bool(publishing.hidden)
         if pending.frames or pending.unwritten:
             _publish(table, durable=durable)
-            try:
-                _forget_published(table)
-            except BaseException:
-                _forget_published(table)  # it was interrupted
-                raise
+            _forget_published(table)
             if table.backend.may_be_large and not table.session.ending:
                 _keep_small(table)
         if table.session.mode != "r":
             publishing.make_durable(table, durable=durable)
 
 
+@to_the_end
 def _forget_published(table: LeafTable) -> None:
-    """All pending changes are published; it may be called again."""
+    """All pending changes are published."""
     # First forget the changes, then what holds their bytes.
     table.pending.clear()
     table.backend.forget_staged()
@@ -408,15 +406,12 @@ def drop(table: LeafTable) -> None:
     """Drop all pending changes, also those of leaves that somebody holds."""
     touched = {*table.leaves.edited, *table.pending.frames}
     table.pending.revision += bool(table.pending.frames or table.pending.removed_groups)
-    try:
-        _drop_now(table, touched)
-    except BaseException:
-        _drop_now(table, touched)  # an interrupt came between
-        raise
+    _drop_now(table, touched)
 
 
+@to_the_end
 def _drop_now(table: LeafTable, touched: set[str]) -> None:
-    """Drop all changes, which are of the keys in `touched`; it may be called again."""
+    """Drop all changes, which are of the keys in `touched`."""
     table.pending.clear()
     table.backend.discard()
     table.publishing.clear(published=False)
@@ -424,17 +419,9 @@ def _drop_now(table: LeafTable, touched: set[str]) -> None:
     table.leaves.reload_edited(touched, table.contents.byte_range)
 
 
+@to_the_end
 def end(table: LeafTable) -> None:
-    """Close a store without publishing."""
-    try:
-        _end_now(table)
-    except BaseException:
-        _end_now(table)  # an interrupt came between
-        raise
-
-
-def _end_now(table: LeafTable) -> None:
-    """Release everything; it may be called again."""
+    """Close a store without publishing, and release everything."""
     session = table.session
     session.end()
     table.pending.frames = {}

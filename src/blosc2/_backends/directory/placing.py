@@ -13,7 +13,7 @@ from blosc2._backends.layout import ByteRange, Renamed, suffix_of
 from blosc2._backends.temporary import TemporaryFolder
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
-from blosc2._files import Owner, sync_file, sync_files, temporary_name
+from blosc2._files import Owner, sync_file, sync_files, temporary_name, to_the_end
 from blosc2._frames import verify_frame
 from blosc2.exceptions import FormatError, name_file
 
@@ -145,15 +145,11 @@ class FilesAside:
 
     def discard(self) -> None:
         """Remove what was staged."""
-        staging = self._staging
-        try:
-            self._remove_staging(staging)
-        except BaseException:
-            self._remove_staging(staging)  # an interrupt came between
-            raise
+        self._remove_staging(self._staging)
 
+    @to_the_end
     def _remove_staging(self, staging: str | None) -> None:
-        """Remove the folder of staged files; it may be called again."""
+        """Remove the folder of staged files."""
         self._staging = None
         if staging is not None:
             self._owner.remove_tree(staging)

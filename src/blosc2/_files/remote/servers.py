@@ -45,15 +45,12 @@ class PlainServer:
         self._system, self._path, self._shown = system, path, shown
         self._last: Version | None = None
 
-    def get(self, start: int, stop: int) -> Answer:
-        """See `Server`."""
-        return self._get(start, stop)
-
     def get_end(self, count: int) -> Answer:
         """See `Server`."""
-        return self._get(-count, None)
+        return self.get(-count, None)
 
-    def _get(self, start: int, stop: int | None) -> Answer:
+    def get(self, start: int, stop: int | None) -> Answer:
+        """See `Server`; without `stop`, up to the end of the object."""
         try:
             before = self._last or self._version()
             if stop is None:
