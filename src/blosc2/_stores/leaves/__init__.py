@@ -3,5 +3,3 @@
 Here a frame is opened as a leaf, and a value becomes a frame. Which keys there are, and which changes are pending, is
 decided elsewhere (`_stores.contents`, `_stores.pending`).
 """
-
-__all__ = ["advice", "leaf", "many_frames", "open_leaves", "read_many", "statistics"]

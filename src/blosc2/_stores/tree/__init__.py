@@ -2,11 +2,3 @@
 
 Keys are absolute here, also for a view of a group. Which leaves there are is not decided here, but by `Contents`.
 """
-
-__all__ = [
-    "attributes",
-    "foreign_objects",
-    "groups",
-    "tree_changes",
-    "walking",
-]  # fmt: skip
