@@ -1036,10 +1036,7 @@ def held_by(arrays: list[Any]) -> int:
 
 
 def test_all_handles_together_hold_no_more_than_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bound = changeable._WaitingBound()
-    for module in (changeable, waiting_rows):
-        monkeypatch.setattr(module, "waiting_bound", bound)
-    monkeypatch.setattr(type(bound), "most", 40_000)
+    monkeypatch.setattr(changeable, "_MOST_IN_ALL", 40_000)
     arrays, model = [new(tmp_path / f"{n}.b2nd") for n in range(20)], rows_of(100)
     for row in model:
         for array in arrays:
@@ -1048,48 +1045,6 @@ def test_all_handles_together_hold_no_more_than_a_bound(tmp_path: Path, monkeypa
     assert any(map(is_waiting, arrays))
     for array in arrays:
         np.testing.assert_array_equal(array[:], model)
-
-
-def test_the_largest_is_published_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bound = changeable._WaitingBound()
-    for module in (changeable, waiting_rows):
-        monkeypatch.setattr(module, "waiting_bound", bound)
-    large, medium, small = (new(tmp_path / name) for name in "abc")
-    for array, count in ((large, 15), (medium, 5), *((large, 15),) * 4):
-        array.append(rows_of(count))
-    monkeypatch.setattr(type(bound), "most", bound._sum)
-    small.append(rows_of(1))
-    assert [is_waiting(array) for array in (large, medium, small)] == [False, True, True]
-
-
-def test_whoever_comes_last_publishes_where_others_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It does not wait for another thread; and its error is raised, and takes back what was appended."""
-    bound = changeable._WaitingBound()
-    for module in (changeable, waiting_rows):
-        monkeypatch.setattr(module, "waiting_bound", bound)
-    large, small = new(tmp_path / "a"), new(tmp_path / "b")
-    large.append(rows_of(15))
-    monkeypatch.setattr(type(bound), "most", bound._sum)
-    begun, enough = threading.Event(), threading.Event()
-
-    def change() -> None:
-        with large._handle.editing():
-            begun.set()
-            enough.wait()
-
-    thread = threading.Thread(target=change)
-    thread.start()
-    begun.wait()
-    small.append(rows_of(1))
-    assert (is_waiting(large), is_waiting(small)) == (True, False)
-    with monkeypatch.context() as patched:
-        failing(patched, OSError(errno.ENOSPC, "No space left on device"))
-        with pytest.raises(OSError, match="No space left"):
-            small.append(rows_of(1))
-    assert len(small) == 1
-    enough.set()
-    thread.join()
-    assert len(large[:]) == 15
 
 
 # ------------------------------------------------------------------------------------------------ what it becomes

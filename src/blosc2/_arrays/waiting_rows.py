@@ -17,7 +17,7 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.ndim.gaps import contiguous
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._files import Owner, superseded
-from blosc2._frames import INDEXES, FrameHandle, FrameUpdate, Waiting, waiting_bound
+from blosc2._frames import INDEXES, FrameHandle, FrameUpdate, Waiting
 
 # Bytes, and pieces, that wait before they are published however fast they came; the memory of a piece; bytes of rows
 # that may wait; and bytes that are not published sooner than others because they fill a chunk.
@@ -92,7 +92,6 @@ class WaitingRows(Waiting):
             room = np.empty((max(2 * len(self._room), end, 16), self._room.shape[1]), np.uint8)
             room[:begin] = self._room[:begin]
             self._room = room
-            waiting_bound.add(self)
         self._room[begin:end] = contiguous(rows).view(np.uint8).reshape(len(rows), self._room.shape[1])
         if last is not None and (not len(rows) or not last[1] or last[0] + last[1] == first):
             pieces[-1] = (last[0] if last[1] or not len(rows) else first, last[1] + len(rows), end, geometry)

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 else:
     __getattr__ = on_demand(__name__, {
         "append": "TRAILER_START TRAILER_TAIL Growth NextVersion end_of_versions trailers",
-        "changeable": "LONGEST_WAIT Costs FileHandle MemoryHandle Waiting waiting_bound",
+        "changeable": "LONGEST_WAIT Costs FileHandle MemoryHandle Waiting",
         "checksums": (
             "MARK MARK_AT Running buffers_with_checksums carried check_body check_chunks check_reads "
             "is_verifiable parts_with_checksums stated_at stored_numbers verify_frame"

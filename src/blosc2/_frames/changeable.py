@@ -438,6 +438,8 @@ ALLOWANCE: Final = 0.1
 _MOST_AT_ONCE: Final = 4096
 _MOST_PACKED: Final = 1 << 20
 _MOST_CHANGES: Final = 1 << 15
+# Bytes that may wait in all handles of a process, of which each has an equal share.
+_MOST_IN_ALL: Final = 64 << 20
 
 
 #: What an error says of changes that wait on after it.
@@ -463,11 +465,9 @@ class Waiting:
         Whether they may have been published: an interrupt came before it was noted whether they were.
     was_told : bool
         Whether the user of the handle has heard, at its end, that they cannot be published.
-    counted : int
-        Their bytes, as far as `_WaitingBound` has counted them.
     """
 
-    __slots__ = ("_shown", "array", "counted", "frame", "owner", "version", "was_told", "was_tried")
+    __slots__ = ("_shown", "array", "frame", "owner", "version", "was_told", "was_tried")
 
     #: The part of the time since the last publication that one may have taken for the next one to come at once.
     allowance = ALLOWANCE
@@ -478,7 +478,6 @@ class Waiting:
         self.array, self.frame = array, handle.frame if array is None else array[2]
         self.owner = Owner()
         self.was_tried = self.was_told = False
-        self.counted = 0
         # What is shown while they cannot be published, after the last change of which that knows: array and frame.
         self._shown: tuple[Any, Any, Frame] | None = None
 
@@ -632,7 +631,6 @@ class WaitingEntries(Waiting):
         before = self._state
         self._nbytes += sum(map(len, filter(None, changes.values())))
         self._state = before[0].after(changes), before[1] + 1
-        waiting_bound.add(self)
         return before
 
     def take_back(self, before: tuple[Entries, int]) -> None:
@@ -740,51 +738,6 @@ def _tell_of(handle: FileHandle, error: Exception) -> None:
         warnings.warn(told, RuntimeWarning, stacklevel=5)
     else:
         tell("WARNING", "%s: what waits cannot be published: %s", handle.urlpath, error)
-
-
-class _WaitingBound:
-    """Sees to it that all handles together hold no more than some bytes of changes that wait.
-
-    What comes is counted, and what goes is not: the rest is counted anew when the sum reaches the bound. So a change
-    costs nothing for that, and no interrupt makes the sum wrong for good.
-    """
-
-    __slots__ = ("_sum", "is_reached")
-    #: Bytes of one process: what some eight handles may hold. More would not make publishing cheaper.
-    most: ClassVar[int] = 64 << 20
-
-    def __init__(self) -> None:
-        self._sum = 0
-        #: Whether it is time for `keep`.
-        self.is_reached = False
-
-    def add(self, waiting: Waiting) -> None:
-        """Count what has come to the changes of a handle."""
-        nbytes = waiting.nbytes
-        self._sum += max(0, nbytes - waiting.counted)
-        waiting.counted = nbytes
-        self.is_reached = self._sum > self.most
-
-    def keep(self, handle: FileHandle) -> bool:
-        """Publish the largest of what waits in other handles until it is not too much; whether it still is.
-
-        That of a handle which another thread is changing, or whose file is locked, stays.
-        """
-        others = sorted(
-            ((waiting.nbytes, id(one), one) for one in _alive(_waiting) if (waiting := one.waiting) is not None),
-            reverse=True,
-        )
-        self._sum = sum(nbytes for nbytes, _, _ in others)
-        for nbytes, _, one in others:
-            if self._sum <= self.most // 2:
-                break
-            if one is not handle and _settle_now(one):
-                self._sum -= nbytes
-        self.is_reached = self._sum > self.most
-        return self.is_reached
-
-
-waiting_bound: Final = _WaitingBound()
 
 
 # Handles that nobody holds any more, which the clock is to end.
@@ -1190,7 +1143,7 @@ class FileHandle(Drafting):
                 raise superseded()
             before = waiting.put(*change)
             self.version += 1
-            if waiting.is_much or self.is_due or (waiting_bound.is_reached and waiting_bound.keep(self)):
+            if waiting.is_much or self.is_due or waiting.nbytes * len(_waiting) > _MOST_IN_ALL:
                 try:
                     self._settle(waiting, forget=True)
                 except BaseException:
