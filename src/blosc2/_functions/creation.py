@@ -660,7 +660,7 @@ def save(array: Any, urlpath: Any, contiguous: bool = True, **kwargs: Any) -> No
 # ------------------------------------------------------------------ items of ranges by their positions
 # Any part can be made alone. The values are those of NumPy to the last bit: the formulas are NumPy's, in the arithmetic
 # of the items' type.
-_FORMULA_KINDS = tuple(np.dtype(name) for name in ("f4", "f8", "c8", "c16"))
+_FORMULA_KINDS = np.dtype("f4"), np.dtype("f8")
 
 
 def positions(shape: tuple[int, ...], box: Box) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -709,17 +709,8 @@ class Range:
                 out += self._first
             return out.astype(self.dtype, copy=False)
         out = numbers.astype(dtype)
-        if dtype.kind == "c":
-            for part, delta, first in (
-                (out.real, self._delta.real, self._first.real),
-                (out.imag, self._delta.imag, self._first.imag),
-            ):
-                part[...] = numbers
-                part *= delta
-                part += first
-        else:
-            out *= self._delta
-            out += self._first
+        out *= self._delta
+        out += self._first
         if numbers.flat[0] <= 1:
             # The formula misses these because of rounding, and of a negative zero.
             out[numbers == 0] = self._first
