@@ -67,7 +67,7 @@ else:
         "append": "TRAILER_START TRAILER_TAIL Growth NextVersion end_of_versions trailers",
         "changeable": "LONGEST_WAIT Costs FileHandle MemoryHandle Waiting",
         "checksums": (
-            "MARK MARK_AT Running buffers_with_checksums carried check_body check_chunks check_reads "
+            "MARK MARK_AT Running carried check_body check_chunks check_reads "
             "is_verifiable parts_with_checksums stated_at stored_numbers verify_frame"
         ),
         "chunk_updates": (

@@ -23,7 +23,7 @@ from blosc2._core.frame.frame_checksums import (
 from blosc2._core.io.checksum import crc32c, crc32c_both, crc32c_joined
 from blosc2._core.io.source import Source
 from blosc2._core.ndim.grid_write import StoredChunk
-from blosc2._files import DrawnChunk, Part, Spooled, pieces_of
+from blosc2._files import DrawnChunk, Part, Spooled
 from blosc2.exceptions import FormatError
 
 #: The byte of the header that says whether checksums hold; who publishes a header writes it anew.
@@ -218,28 +218,6 @@ def verify_frame(frame: Frame) -> Iterator[Finding]:
         yield from found
     else:
         yield Finding(start, None, f"some of {stop - start} bytes, in no chunk, are not those that were written")
-
-
-def buffers_with_checksums(data: Any) -> Iterator[Any]:
-    """A frame with checksums, for a file: buffers, to be written one after the other.
-
-    Parameters
-    ----------
-    data : bytes-like or Frame
-        A serialised frame. One that carries checksums already stays what it is.
-
-    Examples
-    --------
-    >>> import blosc2
-    >>> plain = blosc2.ones(3).to_cframe()
-    >>> len(b"".join(buffers_with_checksums(plain))) - len(plain) in (32, 33, 34)
-    True
-    """
-    for part in parts_with_checksums(data if isinstance(data, Frame) else Frame.open(Source.of_buffer(data))):
-        if isinstance(part, tuple):
-            yield from pieces_of(part)
-        else:
-            yield part
 
 
 def parts_with_checksums(frame: Frame) -> list[Part]:

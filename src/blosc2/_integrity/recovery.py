@@ -24,7 +24,7 @@ from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
 from blosc2._core.ndim.gaps import clear_gaps
 from blosc2._core.zip.archive import Archive, told_name
-from blosc2._files import NewFile, Owner
+from blosc2._files import NewFile, Owner, write_parts
 from blosc2._frames import CBYTES_AT, CHUNK_HEADER, FRAME_HEADER, MARK_AT, TRAILER_TAIL, ZERO_OFFSET, FrameUpdate
 from blosc2._integrity import check_frames, check_stores
 from blosc2._integrity.check_stores import DESCRIPTOR, LOCAL
@@ -1052,8 +1052,7 @@ def write_frame_to(path: str, kept: Recovered) -> None:
     owner.makedirs(os.path.dirname(path))
     with NewFile(path, replace=False, owner=owner) as file:
         if kept.update is None and frame.serialised:
-            for piece in _frames.buffers_with_checksums(frame):
-                file.write(piece)
+            write_parts(file, _frames.parts_with_checksums(frame))
         else:
             _frames.write_frame(file, kept.update or FrameUpdate(frame))
 
