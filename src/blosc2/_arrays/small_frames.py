@@ -40,18 +40,15 @@ Items = np.ndarray[Any, Any]
 
 
 class _Known:
-    """What the frames of one kind of arrays have in common: a template, or all bytes; or nothing."""
+    """What the frames of one kind of arrays have in common: a template, or nothing."""
 
-    __slots__ = ("description", "dtype", "frame", "names", "template")
+    __slots__ = ("description", "dtype", "names", "template")
 
-    def __init__(
-        self, dtype: np.dtype[Any], template: SmallFrameTemplate | None = None, frame: bytes | None = None
-    ) -> None:
+    def __init__(self, dtype: np.dtype[Any], template: SmallFrameTemplate | None = None) -> None:
         # The key of structured dtypes is their address, which must not become another one's.
         self.dtype = dtype
         self.names = dtype.names
         self.template = template
-        self.frame = frame
         # The catalog's description of uncompressed arrays of this kind.
         self.description: bytes | None = None
 
@@ -110,10 +107,11 @@ def cframe_of(items: Items, keywords: dict[str, Any]) -> bytes:
     """
     keywords = settled(items, keywords)
     known = _kind_of(items, keywords) if items.nbytes <= _SMALL else None
-    frame = None
-    if known is not None:
-        frame = known.frame if known.template is None else known.template.frame(items)
-    return _written(ArrayPlan(items.shape, items.dtype, keywords), items) if frame is None else frame
+    frame = None if known is None or known.template is None else known.template.frame(items)
+    if frame is not None:
+        return frame
+    plan = ArrayPlan(items.shape, items.dtype, keywords)
+    return plan.write(plan.compressed(items)).to_cframe()
 
 
 def tiny_frame(items: Items, keywords: dict[str, Any], *, asked: bool | None = None) -> tuple[bytes, bytes] | None:
@@ -175,15 +173,11 @@ def _kind_of(items: Items, keywords: dict[str, Any]) -> _Known | None:
     key = (dtype if dtype.names is None else id(dtype), items.shape)
     known = item_of(templates.known, key)
     if known is None or known.names is not dtype.names:
-        known = _learn(items, ArrayPlan(items.shape, dtype, keywords))
+        known = _learn(ArrayPlan(items.shape, dtype, keywords))
         if len(templates.known) >= _MOST:
             templates.known.clear()
         templates.known[key] = known
     return known
-
-
-def _written(plan: ArrayPlan, items: Items) -> bytes:
-    return plan.write(plan.compressed(items)).to_cframe()
 
 
 def _set_of(keywords: dict[str, Any]) -> _Set | None:
@@ -208,15 +202,12 @@ def _set_of(keywords: dict[str, Any]) -> _Set | None:
     return one
 
 
-def _learn(items: Items, plan: ArrayPlan) -> _Known:
+def _learn(plan: ArrayPlan) -> _Known:
     """What arrays that are made by a plan have in common."""
-    dtype = items.dtype
-    geometry = plan.geometry
-    if geometry.size == 0:
-        return _Known(dtype, frame=_written(plan, items))
+    dtype, geometry = plan.dtype, plan.geometry
     nested = any(dtype[name].base.names is not None for name in dtype.names or ())
     one_block = geometry.shape == geometry.chunks == geometry.blocks
-    if nested or not one_block or plan.encoding.needs_geometry or plan.encoding.use_dict:
+    if nested or not one_block or not geometry.size or plan.encoding.needs_geometry or plan.encoding.use_dict:
         return _Known(dtype)
     nbytes = int(geometry.chunk_nbytes)
     header = pack_header(plan.fields, plan.metalayers, False, 0, nbytes, 0)
