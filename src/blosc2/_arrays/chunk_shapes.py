@@ -101,7 +101,8 @@ def compute_chunks_blocks(
     if wanted_chunks is None:
         if wanted_blocks is None:
             if layout is not None:
-                return _layout_partitions(shape, itemsize, layout)
+                name, *patch = layout
+                return _LAYOUTS[name](shape, itemsize, *patch) if shape else ((), ())
             return default_partitions(shape, itemsize, chunk_nbytes=_chunk_limit(shape, itemsize))
         block = tuple(min(b, n) for b, n in zip(wanted_blocks, shape, strict=True))
         return _multiply(block, shape, _chunk_limit(shape, itemsize), itemsize), block
@@ -162,12 +163,6 @@ def _stack_partitions(
     larger = _multiply(sample, shape[1:], chunk_nbytes, itemsize * count)
     many = max(1, chunk_nbytes // _nbytes(larger, itemsize * count)) * count
     return (min(many, shape[0]), *larger), (count, *sample)
-
-
-def _layout_partitions(shape: Shape, itemsize: int, layout: tuple[Any, ...]) -> tuple[Shape, Shape]:
-    """Chunks and blocks for one way to read, which was checked; see `compute_chunks_blocks`."""
-    name, *patch = layout
-    return _LAYOUTS[name](shape, itemsize, *patch) if shape else default_partitions(shape, itemsize)
 
 
 def _checked_layout(layout: Any, shape: Shape) -> tuple[Any, ...]:
