@@ -37,40 +37,25 @@ _Piece = tuple[int, int, int, Geometry]
 class WaitingRows(Waiting):
     """Rows that wait, and the length of an array that has grown.
 
-    All that says what waits is in one list, whose last item is changed, added or removed in one step: an interrupt
-    leaves a change whole or leaves it out.
-
     Parameters
     ----------
     grows : bool
         Whether all rows lie behind the end of the array as it was; otherwise all lie before it.
     """
 
-    __slots__ = ("_pieces", "_room", "grows")
+    __slots__ = ("_room", "grows")
+    _pieces: list[_Piece]
 
     def __init__(self, handle: Any, *, grows: bool) -> None:
         super().__init__(handle)
         handle.encoding(blocksize=int(self.array[0].block_nbytes))  # which raises now where nothing can be compressed
         self.grows = grows
-        self._pieces: list[_Piece] = []
         self._room = np.empty((0, row_nbytes(self.array[0])), np.uint8)
-
-    def __bool__(self) -> bool:
-        return bool(self._pieces)
 
     @property
     def geometry(self) -> Geometry:
         pieces = self._pieces
         return pieces[-1][3] if pieces else self.array[0]
-
-    @property
-    def last(self) -> Any:
-        pieces = self._pieces
-        return pieces[-1] if pieces else None
-
-    @property
-    def nbytes(self) -> int:
-        return self._room.nbytes + _PIECE * len(self._pieces)
 
     @property
     def described(self) -> str:
@@ -97,6 +82,7 @@ class WaitingRows(Waiting):
             pieces[-1] = (last[0] if last[1] or not len(rows) else first, last[1] + len(rows), end, geometry)
         else:
             pieces.append((first, len(rows), end, geometry))
+        self.nbytes = self._room.nbytes + _PIECE * len(pieces)
         return last
 
     def take_back(self, last: _Piece | None) -> None:

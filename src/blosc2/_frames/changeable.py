@@ -461,13 +461,15 @@ class Waiting:
     ----------
     array, frame, version
         What the handle showed before them; the array of a super-chunk is None.
+    nbytes : int
+        The memory that they take.
     was_tried : bool
         Whether they may have been published: an interrupt came before it was noted whether they were.
     was_told : bool
         Whether the user of the handle has heard, at its end, that they cannot be published.
     """
 
-    __slots__ = ("_shown", "array", "frame", "owner", "version", "was_told", "was_tried")
+    __slots__ = ("_pieces", "_shown", "array", "frame", "nbytes", "owner", "version", "was_told", "was_tried")
 
     #: The part of the time since the last publication that one may have taken for the next one to come at once.
     allowance = ALLOWANCE
@@ -478,22 +480,20 @@ class Waiting:
         self.array, self.frame = array, handle.frame if array is None else array[2]
         self.owner = Owner()
         self.was_tried = self.was_told = False
+        # What waits: the last item is changed, added or removed in one step, so an interrupt leaves a change whole or
+        # leaves it out.
+        self._pieces: list[Any] = []
+        self.nbytes = 0
         # What is shown while they cannot be published, after the last change of which that knows: array and frame.
         self._shown: tuple[Any, Any, Frame] | None = None
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
-        raise NotImplementedError
+        return bool(self._pieces)
 
     @property
     def last(self) -> Any:
-        """The last change, an object that is another one after each change."""
-        raise NotImplementedError
-
-    @property
-    def nbytes(self) -> int:
-        """The memory that they take."""
-        raise NotImplementedError
+        """The last piece, an object that is another one after each change; None if nothing waits."""
+        return self._pieces[-1] if self._pieces else None
 
     @property
     def is_much(self) -> bool:
@@ -516,7 +516,7 @@ class Waiting:
     @property
     def geometry(self) -> Geometry:
         """Of the array after them."""
-        raise NotImplementedError
+        return self.array[0]  # type: ignore[no-any-return]
 
     def update(self, handle: FileHandle) -> FrameUpdate:
         """All of them as one update."""
@@ -549,12 +549,14 @@ class Entries:
     ----------
     changed : dict
         The packed values of those that are new, or have another value than in the frame.
+    count : int
+        How many changes there were.
     """
 
-    __slots__ = ("changed", "file_size", "frame", "key", "names")
+    __slots__ = ("changed", "count", "file_size", "frame", "key", "names")
 
-    def __init__(self, frame: Frame, names: list[str], changed: dict[str, bytes]) -> None:
-        self.frame, self.names, self.changed = frame, names, changed
+    def __init__(self, frame: Frame, names: list[str], changed: dict[str, bytes], count: int) -> None:
+        self.frame, self.names, self.changed, self.count = frame, names, changed, count
         self.file_size, self.key = frame.file_size, frame.key
 
     def vlmeta_names(self) -> list[str]:
@@ -579,62 +581,39 @@ class Entries:
             elif name in names:
                 names.remove(name)
                 changed.pop(name, None)
-        return Entries(self.frame, names, changed)
+        return Entries(self.frame, names, changed, self.count + 1)
 
 
 class WaitingEntries(Waiting):
-    """Metadata entries that wait. All that says what waits is changed in one step."""
+    """Metadata entries that wait, of which the last `Entries` tell all."""
 
-    __slots__ = ("_nbytes", "_state")
+    __slots__ = ()
 
     # To keep a change costs so little beside publishing it that there is no allowance.
     allowance = 0.0
 
-    def __init__(self, handle: FileHandle) -> None:
-        super().__init__(handle)
-        # The entries after so many changes.
-        self._state = Entries(self.frame, self.frame.vlmeta_names(), {}), 0
-        self._nbytes = 0
-
-    def __bool__(self) -> bool:
-        return self._state[1] > 0
-
     @property
     def entries(self) -> Entries:
-        return self._state[0]
-
-    @property
-    def count(self) -> int:
-        return self._state[1]
-
-    @property
-    def last(self) -> Any:
-        return self.entries
-
-    @property
-    def nbytes(self) -> int:
-        return self._nbytes
+        """The entries after the changes."""
+        return self.last or Entries(self.frame, self.frame.vlmeta_names(), {}, 0)
 
     @property
     def described(self) -> str:
-        return "1 change of metadata" if self.count == 1 else f"{self.count} changes of metadata"
-
-    @property
-    def geometry(self) -> Geometry:
-        return self.array[0]  # type: ignore[no-any-return]
+        count = self.entries.count
+        return "1 change of metadata" if count == 1 else f"{count} changes of metadata"
 
     @property
     def is_much(self) -> bool:
-        return self.count >= _MOST_CHANGES or self._nbytes >= _MOST_PACKED
+        return self.entries.count >= _MOST_CHANGES or self.nbytes >= _MOST_PACKED
 
-    def put(self, changes: dict[str, bytes | None]) -> tuple[Entries, int]:
-        before = self._state
-        self._nbytes += sum(map(len, filter(None, changes.values())))
-        self._state = before[0].after(changes), before[1] + 1
+    def put(self, changes: dict[str, bytes | None]) -> list[Entries]:
+        before = self._pieces.copy()
+        self.nbytes += sum(map(len, filter(None, changes.values())))
+        self._pieces[:] = [self.entries.after(changes)]
         return before
 
-    def take_back(self, before: tuple[Entries, int]) -> None:
-        self._state = before
+    def take_back(self, before: list[Entries]) -> None:
+        self._pieces[:] = before
 
     def update(self, handle: FileHandle) -> FrameUpdate:  # noqa: ARG002
         names, changed = self.entries.names, self.entries.changed
@@ -683,27 +662,30 @@ def note_changed(handle: FileHandle) -> None:
             util.Finalize(None, end_all, exitpriority=0)
 
 
+def _waiting_at(path: str) -> list[FileHandle]:
+    """The handles in which something waits for the file at a path, or for files in a folder."""
+    if not _waiting and not _left:
+        return []
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):  # whoever opens or changes it says what is wrong
+        return []
+    real = os.path.realpath(path)
+    return [handle for handle in [*_left, *_alive(_waiting)] if handle.waits_for(status, real)]
+
+
 def publish_at(path: str) -> bool:
     """Publish what waits in this process for the file at a path, or for files in a folder, which is about to be read.
 
     Returns whether anything waited.
     """
-    if not _waiting and not _left:
-        return False
-    try:
-        status = os.stat(path)
-    except (OSError, ValueError):  # whoever opens it says what is wrong
-        return False
-    real = os.path.realpath(path)
-    found = False
-    for handle in [*_left, *_alive(_waiting)]:
-        if handle.waits_for(status, real):
-            try:
-                handle.settle()
-            except Exception as error:  # noqa: BLE001 - who opens the file has nothing to do with it
-                _tell_of(handle, error)
-            found = True
-    return found
+    found = _waiting_at(path)
+    for handle in found:
+        try:
+            handle.settle()
+        except Exception as error:  # noqa: BLE001 - who opens the file has nothing to do with it
+            _tell_of(handle, error)
+    return bool(found)
 
 
 def publish_beside(changing: FileHandle) -> None:
@@ -712,23 +694,17 @@ def publish_beside(changing: FileHandle) -> None:
     What is lost in any case waits on, so that whoever uses the handle gets the error. Any other error is raised: the
     change that is about to be made would be the one that loses it.
     """
-    others = [one for one in (*_left, *_alive(_waiting)) if one is not changing and not one._behind]
-    if not others:
-        return
-    try:
-        file, real = os.stat(changing._path), os.path.realpath(changing._path)
-    except OSError:
-        return  # the change itself finds that
-    for handle in others:
-        if handle.waits_for(file, real):
-            handle.check_between()
-            try:
-                handle.settle(forget=False)
-            except FileNotFoundError:
-                pass
-            except Exception as error:
-                if not is_lost(error):
-                    raise
+    for handle in _waiting_at(changing._path):
+        if handle is changing or handle._behind:
+            continue
+        handle.check_between()
+        try:
+            handle.settle(forget=False)
+        except FileNotFoundError:
+            pass
+        except Exception as error:
+            if not is_lost(error):
+                raise
 
 
 def _tell_of(handle: FileHandle, error: Exception) -> None:
