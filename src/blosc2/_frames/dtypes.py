@@ -168,14 +168,9 @@ def refuse_unstorable(dtype: np.dtype[Any]) -> None:
             refuse_unstorable(dtype[name].base)
 
 
-def _is_number(text: str) -> bool:
-    """Whether this is the text of numbers as nearly all files have it, such as "<f4"."""
-    return len(text) == 3 and text[0] in "<>|" and text[1] in "biufc" and text[2] in "1248"
-
-
 @remembered(256)
 def _simple_dtype(text: str) -> np.dtype[Any]:
-    if len(text) > 100 or not (_is_number(text) or re.fullmatch(_SIMPLE, text)):
+    if len(text) > 100 or not re.fullmatch(_SIMPLE, text):
         raise ValueError(f"{_shorten(text)} is not a dtype")
     try:
         dtype = np.dtype(text)
