@@ -77,12 +77,12 @@ class WaitingRows(Waiting):
             room = np.empty((max(2 * len(self._room), end, 16), self._room.shape[1]), np.uint8)
             room[:begin] = self._room[:begin]
             self._room = room
+            self.nbytes = room.nbytes + _PIECE * len(pieces)
         self._room[begin:end] = contiguous(rows).view(np.uint8).reshape(len(rows), self._room.shape[1])
         if last is not None and (not len(rows) or not last[1] or last[0] + last[1] == first):
             pieces[-1] = (last[0] if last[1] or not len(rows) else first, last[1] + len(rows), end, geometry)
         else:
             pieces.append((first, len(rows), end, geometry))
-        self.nbytes = self._room.nbytes + _PIECE * len(pieces)
         return last
 
     def take_back(self, last: _Piece | None) -> None:

@@ -462,7 +462,7 @@ class Waiting:
     array, frame, version
         What the handle showed before them; the array of a super-chunk is None.
     nbytes : int
-        The memory that they take.
+        About how much memory they take.
     was_tried : bool
         Whether they may have been published: an interrupt came before it was noted whether they were.
     was_told : bool
@@ -595,7 +595,7 @@ class WaitingEntries(Waiting):
     @property
     def entries(self) -> Entries:
         """The entries after the changes."""
-        return self.last or Entries(self.frame, self.frame.vlmeta_names(), {}, 0)
+        return self._pieces[-1] if self._pieces else Entries(self.frame, self.frame.vlmeta_names(), {}, 0)
 
     @property
     def described(self) -> str:
@@ -604,7 +604,7 @@ class WaitingEntries(Waiting):
 
     @property
     def is_much(self) -> bool:
-        return self.entries.count >= _MOST_CHANGES or self.nbytes >= _MOST_PACKED
+        return self._pieces[-1].count >= _MOST_CHANGES or self.nbytes >= _MOST_PACKED
 
     def put(self, changes: dict[str, bytes | None]) -> list[Entries]:
         before = self._pieces.copy()
