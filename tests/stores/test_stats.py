@@ -195,6 +195,8 @@ def test_what_cannot_be_described(store: Any, key: str) -> None:
 
 @pytest.mark.parametrize("name", ["stats", "tree", "to_pandas"])
 def test_groups_that_there_are_not(store: Any, name: str) -> None:
+    if name == "to_pandas":
+        pytest.importorskip("pandas")
     show = getattr(store, name, store.stats)
     for key in ("/none", "/A", "/man", "/a/b/e", "/\udcff"):
         with pytest.raises(KeyError, match="not found"):

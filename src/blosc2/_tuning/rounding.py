@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from numbers import Real
 from typing import Any, Final
 
 import numpy as np
@@ -119,7 +120,7 @@ def sparing(cparams: Any, attributes: Mapping[str, Any], name: str | None = None
     if not _OF_CODES.isdisjoint(attributes) or (name is not None and _is_coordinate(name, attributes)):
         return replace(found, precision=None)
     given = (np.asarray(attributes[each], object).reshape(-1) for each in _OF_MISSING if each in attributes)
-    exact = tuple(value for values in given for value in values if isinstance(value, (int, float)))
+    exact = tuple(value for values in given for value in values if isinstance(value, Real))
     return replace(found, precision=found.precision._replace(exact=exact))
 
 

@@ -94,9 +94,8 @@ class ZipBackend(TieredBackend):
         self.written = self.limit = 0
         # Bytes before this offset are never cut off: somebody may have mapped them.
         self.floor = 0
-        # Where end records lie that a version after them replaces, and whether a power cut may lose that version.
+        # Where end records lie that a version after them replaces.
         self.older: list[int] = []
-        self.is_unsettled = False
         # Whether bytes cut off may come back, a write may have stopped halfway, another's was seen, a stream began, an
         # append is neither published nor known to be cut off.
         self._is_cut = self.is_dirty = self._modified_externally = self.is_streaming = self.is_unfinished = False
@@ -236,7 +235,7 @@ class ZipBackend(TieredBackend):
 
     def close(self) -> None:
         self.discard()
-        self.members = None
+        self.members = self.unsettled = None
         super().close()
 
     @property
@@ -282,15 +281,11 @@ class ZipBackend(TieredBackend):
         """Publish changes: write members, then the directory, then the end record that makes both current."""
         archives.publishing.publish(self, files, embed, fresh, durable, progress)
 
-    @property
-    def unsettled(self) -> ZipBackend | None:  # type: ignore[override]  # never assigned
-        return self if self.is_unsettled else None
-
     def make_durable(self) -> None:
         archives.publishing.make_durable(self)
 
     def followed(self) -> None:
-        self.is_unsettled = False
+        self.unsettled = None
 
     def is_worth_compacting(self) -> bool:
         members, size = self.members, self.size()

@@ -23,8 +23,8 @@ from blosc2._backends.layout import (
     pieces,
     whole,
 )
-from blosc2._backends.zip.members import EMBED_NAME, END_WITH_CHECKSUM, SMALL_MEMBER, Members
-from blosc2._backends.zip.unfinished_append import DIGITS, end_with_checksum
+from blosc2._backends.zip.members import EMBED_NAME, END, END_WITH_CHECKSUM, SMALL_MEMBER, Members
+from blosc2._backends.zip.unfinished_append import DIGITS
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
@@ -239,7 +239,7 @@ def publish(
         else:
             _commit(backend, backend.new_file, durable=durable)
             backend.older = []
-        backend.is_unsettled = not durable
+        backend.unsettled = None if durable else backend
         backend.end_writing(quietly=durable)
         backend.own_catalog = writer.cataloged
         backend.new_entries = None if embed is None else embed.entries
@@ -256,7 +256,7 @@ def _hide_older(backend: ZipBackend, descriptor: int) -> None:
     for position in backend.older:
         with suppress(OSError):  # what is published stays so
             record = os.pread(descriptor, END_WITH_CHECKSUM, position)
-            if record[:-DIGITS] == end_with_checksum(position, record):
+            if record.startswith(_END_MARK) and record[END:-DIGITS] == b"blosc2 %016x " % position:
                 os.pwrite(descriptor, _OLDER_MARK, position)
     backend.older = []
 
@@ -270,7 +270,7 @@ def make_durable(backend: ZipBackend) -> None:
         if is_own:
             _hide_older(backend, file.fileno())
             backend.identity = identity_of(os.fstat(file.fileno()))
-    backend.is_unsettled = False
+    backend.unsettled = None
 
 
 def _commit(backend: ZipBackend, new: NewFile, *, durable: bool) -> None:

@@ -240,5 +240,4 @@ class ForeignObjects:
         self.possible = None
 
     def begin_version(self) -> None:
-        self._published = None
-        self.recount()
+        self._published, self._described, self.possible = None, {}, None
