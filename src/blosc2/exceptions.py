@@ -244,7 +244,8 @@ class UnsupportedValueError(_PlacedError, TypeError, AttributeError):
 #: What is said of a closed store.
 CLOSED_STORE = "this is a closed store: open it again; leaves taken from it before stay valid"
 REPLACED_STORE = (
-    "this store was closed when its path was opened with mode='w' in this process, which empties it: use the new one"
+    "this store was closed when its path was opened with mode='w' in this process, or another store took its place: "
+    "use the new one"
 )
 
 

@@ -263,6 +263,18 @@ def test_tags_of_tiff_come_back(tmp_path: Path, case: str) -> None:
     assert [tag for tag in one if tag[0] not in places] == [tag for tag in other if tag[0] not in places]
 
 
+@pytest.mark.parametrize(("axes", "photometric"), [("YXS", "minisblack"), ("YXS", "miniswhite"), ("ZYX", "minisblack")])
+def test_masks_with_samples_are_bytes(tmp_path: Path, axes: str, photometric: str) -> None:
+    mask = np.random.default_rng(0).random((20, 30, 3)) < 0.5
+    array = blosc2.asarray(mask, urlpath=tmp_path / "a.b2nd")
+    array.attrs.update(photometric=photometric, axes=axes)
+    report = blosc2.convert(tmp_path / "a.b2nd", tmp_path / "a.tif")
+    found = tifffile.imread(tmp_path / "a.tif")
+    np.testing.assert_array_equal(found, mask)
+    assert found.dtype == (bool if axes == "ZYX" else np.uint8)
+    assert [each.what for each in report.changed] == ["the type bool"] * (axes == "YXS")
+
+
 @pytest.mark.parametrize("value", [5, b"a", {"Labels": 5}, {"Labels": ["a", 3]}])
 def test_metadata_that_imagej_has_not(tmp_path: Path, value: Any) -> None:
     array = blosc2.asarray(ITEMS.astype("u2"), urlpath=tmp_path / "a.b2nd")

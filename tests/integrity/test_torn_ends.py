@@ -83,19 +83,13 @@ def reopened(path: Path) -> None:
             store[f"/{n}"] = NOISE
 
 
-def shared(path: Path) -> None:
-    with blosc2.TreeStore(path, "a", locking=True) as one, blosc2.TreeStore(path, "a", locking=True) as other:
-        for n in range(4):
-            (one, other)[n % 2][f"/{n}"] = NOISE
-
-
 def converted(path: Path) -> None:
     source = path.with_suffix(".npz")
     np.savez(source, a=NOISE, b=NOISE)
     blosc2.convert(source, path)
 
 
-@pytest.mark.parametrize("make", [flushed, flushed_lazily, reopened, shared, converted])
+@pytest.mark.parametrize("make", [flushed, flushed_lazily, reopened, converted])
 def test_a_store_that_was_cut_short_shows_no_older_version(make: Callable[[Path], None], tmp_path: Path) -> None:
     path, cut = tmp_path / "x.b2z", tmp_path / "cut.b2z"
     make(path)
@@ -109,3 +103,14 @@ def test_a_store_that_was_cut_short_shows_no_older_version(make: Callable[[Path]
         with pytest.raises(blosc2.FormatError):
             blosc2.TreeStore(cut, "a")
         assert cut.read_bytes() == data[:size]
+
+
+def test_a_store_that_was_written_anew_keeps_its_only_version(tmp_path: Path) -> None:
+    """It ends where the file before had a version."""
+    path, noise = tmp_path / "x.b2z", np.random.default_rng(1).integers(0, 256, 300_000, np.uint8)
+    for count in (1, 11):
+        with blosc2.TreeStore(path, "a") as store:
+            for _ in range(count):
+                store["/a"] = noise
+                store.flush(durable=False)
+    np.testing.assert_array_equal(blosc2.open(path)["/a"][:], noise)

@@ -83,10 +83,11 @@ def test_a_small_change_is_appended(path: Path) -> None:
     assert path.stat().st_ino == inode
 
 
-def test_where_nothing_waits_for_the_disk(path: Path) -> None:
-    store = replaced(path)
+@pytest.mark.parametrize("how", [{"locking": True}, {"durable": False}])
+def test_where_others_may_write_and_where_nothing_waits(path: Path, how: dict[str, Any]) -> None:
+    store = replaced(path, **({} if "durable" in how else how))
     inode = path.stat().st_ino
-    store.close(durable=False)
+    store.close(**({} if "locking" in how else how))
     assert path.stat().st_ino == inode
 
 
@@ -253,26 +254,6 @@ def test_an_interrupt_while_it_is_written_anew(tmp_path: Path, monkeypatch: pyte
         for shown in (store, blosc2.open(path)):
             np.testing.assert_array_equal(shown["/x"][:], LARGE + n)
     assert blosc2.check(path).ok
-
-
-@pytest.mark.parametrize("name", ["s.b2z", "s.b2e", "a.b2nd"])
-def test_what_several_programs_may_write_ends_compact(name: str, tmp_path: Path) -> None:
-    sizes = []
-    for locking in (False, True):
-        path = tmp_path / f"{locking}-{name}"
-        if path.suffix == ".b2nd":
-            array = blosc2.zeros(0, dtype="f8", chunks=3600, urlpath=path, locking=locking)
-            for number in range(100):
-                array.append([number * 1.1])
-            del array
-        else:
-            with (blosc2.TreeStore if path.suffix == ".b2z" else blosc2.EmbedStore)(
-                path, mode="w", locking=locking
-            ) as store:
-                for number in range(100):
-                    store[f"/x{number}"] = np.arange(50) + number
-        sizes.append(path.stat().st_size)
-    assert sizes[1] <= 1.1 * sizes[0]
 
 
 def test_a_store_whose_writers_are_killed_does_not_grow_for_ever(tmp_path: Path) -> None:

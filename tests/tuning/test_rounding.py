@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import blosc2
+from blosc2 import _tuning
 
 RNG = np.random.default_rng(0)
 WALK = RNG.standard_normal(200_000).cumsum()
@@ -131,3 +132,21 @@ def test_values_that_are_no_numbers_stay() -> None:
 def test_nothing_is_rounded_unless_asked() -> None:
     for goal in ("auto", "smallest", "fastest", "write"):
         assert blosc2.asarray(WALK, cparams=goal)[...].tobytes() == WALK.tobytes()
+
+
+@pytest.mark.parametrize("kind", [float, np.float32, np.float64])
+@pytest.mark.parametrize(("dtype", "missing", "precision"), [("f4", -9999.9, 1), ("f8", 0.0, 0.01), ("i2", 0, 3)])
+def test_nothing_becomes_missing_or_ceases_to_be(kind: Any, dtype: str, missing: float, precision: Any) -> None:
+    items = (np.abs(RNG.standard_normal(5000)) * 5 * precision).astype(dtype)
+    items[::7] = missing
+    array = blosc2.asarray(items)
+    array.vlmeta["_FillValue"] = missing
+    rounded = array.copy(cparams={"precision": precision})
+    cparams = _tuning.sparing({"precision": precision}, {"missing_value": kind(missing)})
+    for found in (rounded[:], blosc2.asarray(items, cparams=cparams)[:]):
+        np.testing.assert_array_equal(found == np.array(missing, dtype), items == np.array(missing, dtype))
+        assert 0 < np.abs(found.astype("f8") - items).max() <= precision
+
+
+def test_one_integer_is_rounded_without_a_warning() -> None:
+    assert blosc2.asarray(np.array(127, "i1"), cparams={"precision": 3})[()] == 127

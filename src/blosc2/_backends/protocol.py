@@ -322,6 +322,9 @@ class Backend(ABC):
         """Whether what was published made the store twice as large as it need be; `shared` if others write it, too."""
         return False
 
+    def hide_older(self) -> None:  # noqa: B027 - only archives do
+        """Let a file that is cut short show no older version, as the one that is shown is durable, and was read."""
+
     @abstractmethod
     def compact(self, progress: Progress | None) -> None:
         """Rewrite the store without dead bytes. The result is not shown before `show_published`."""

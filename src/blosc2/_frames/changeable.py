@@ -1250,8 +1250,8 @@ class FileHandle(Drafting):
                 self.end_quietly(forget=False)
             except BlockingIOError:
                 return False
-            except FileNotFoundError:
-                pass  # there is nothing left to be changed
+            except FileNotFoundError as error:  # there is nothing left to be changed, or it was moved
+                tell("WARNING", "%s: what waited to be published is lost with its last handle: %s", self.urlpath, error)
             except Exception as error:  # noqa: BLE001 - there is nobody to whom it could be raised
                 _tell_loss(self, waiting, error)
         return True
@@ -1273,7 +1273,7 @@ class FileHandle(Drafting):
         self.settle(forget=forget)
         with self._lock:
             growth = self._growth
-            if growth is None or self._draft is not None or self._behind:
+            if growth is None or self._draft is not None or self._behind or self.locking:
                 return
             if not growth.may_be_compacted(int(self.frame.frame_len)) or self._lock.inherited:
                 return

@@ -486,8 +486,8 @@ def leave_compact(table: LeafTable) -> None:
     All of it is durable, and the compacted store is, too.
     """
     session, backend = table.session, table.backend
-    if backend.named is None or (session.sharing is not None and not backend.is_worth_compacting()):
-        return  # and wait for nobody
+    if session.sharing is not None or backend.named is None:
+        return
     with table.lock, Change(session), suppress(OSError, FormatError, MemoryError):
         if (
             session.closed
@@ -500,6 +500,8 @@ def leave_compact(table: LeafTable) -> None:
             show(table, backend.show_published)
         if backend.is_worth_compacting():
             _write_anew(table, None, is_shown=False)
+        else:
+            backend.hide_older()
 
 
 def detach(store: Store) -> bool:

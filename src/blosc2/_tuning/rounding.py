@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from numbers import Real
 from typing import Any, Final
 
 import numpy as np
@@ -24,7 +23,9 @@ _FRACTION: Final = {4: 23, 8: 52}
 #: Attributes whose values stand for what is missing.
 _OF_MISSING: Final = ("_FillValue", "missing_value", "hdf5_fillvalue")
 #: Attributes of numbers that are counted in other units than the error is, or are no measured ones.
-_OF_CODES: Final = {"scale_factor", "add_offset", "scl_slope", "flag_values", "flag_masks"}
+_OF_CODES: Final = {
+    "scale_factor", "add_offset", "scl_slope", "flag_values", "flag_masks", "hdf5_enum", "ColorMap", "palette",
+}  # fmt: skip
 #: The attribute with the names of axes.
 _DIMENSIONS: Final = "_ARRAY_DIMENSIONS"
 
@@ -51,7 +52,7 @@ def rounded(items: Items, precision: Precision) -> Items:
                 kept |= np.abs(items) < np.finfo(items.dtype).tiny
     with np.errstate(all="ignore"):
         for value in precision.exact:
-            kept |= items == value
+            kept |= (items == value) | (made == value)
     return np.where(kept, items, made)
 
 
@@ -87,7 +88,8 @@ def _integers(items: Items, error: float) -> Items:
     rest = items - down
     up = (rest > half) | ((rest == half) & ((items >> number(bits) & number(1)) == 1))
     fits = down <= np.iinfo(items.dtype).max - int(step)
-    return np.where(up, np.where(fits, down + step, items), down)
+    with np.errstate(over="ignore"):
+        return np.where(up, np.where(fits, down + step, items), down)
 
 
 def largest_error(items: Items, precision: Precision) -> float:
@@ -120,7 +122,8 @@ def sparing(cparams: Any, attributes: Mapping[str, Any], name: str | None = None
     if not _OF_CODES.isdisjoint(attributes) or (name is not None and _is_coordinate(name, attributes)):
         return replace(found, precision=None)
     given = (np.asarray(attributes[each], object).reshape(-1) for each in _OF_MISSING if each in attributes)
-    exact = tuple(value for values in given for value in values if isinstance(value, Real))
+    values = (value.item() if isinstance(value, np.generic) else value for each in given for value in each)
+    exact = tuple(value for value in values if isinstance(value, (int, float)))
     return replace(found, precision=found.precision._replace(exact=exact))
 
 

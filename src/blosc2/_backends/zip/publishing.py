@@ -44,6 +44,7 @@ from blosc2._files import (
     remove_leftovers,
     sync_descriptor,
     sync_folder,
+    to_the_end,
     told,
 )
 from blosc2._frames import parts_with_checksums
@@ -59,14 +60,13 @@ CATALOG_LEAST = 1024
 CATALOG_NAME: Final = NAME.encode()
 # Larger frames are copied piece by piece.
 _LARGE: Final = 8 << 20
-# A smaller archive is not looked at for dead bytes when it is closed.
-_LEAST: Final = 1 << 14
 #: An archive that is written to is written anew when it has twice the bytes that it needs, and these.
 SLACK: Final = 1 << 20
-# The first bytes of an end record, and what they become when a later version is durable. They differ by the polynomial
-# of CRC-32C, so that the file checksum stays as it is.
+# The first bytes of an end record, and what they become when its archive is closed with a later version. They differ by
+# the polynomial of CRC-32C, so that the file checksum stays as it is.
 _END_MARK: Final = b"PK\5\6\0"
 _OLDER_MARK: Final = (int.from_bytes(_END_MARK, "little") ^ (0x82F63B78 << 1 | 1)).to_bytes(5, "little")
+_SECTOR: Final = 512
 # Leaves whose record offsets are looked up at a time when an archive is compacted.
 _TOGETHER: Final = 4096
 
@@ -230,15 +230,13 @@ def publish(
                 backend.older.append(members.archive.end - END_WITH_CHECKSUM)
             if durable:
                 sync_descriptor(backend.descriptor)
-                _hide_older(backend, backend.descriptor)
             before, backend.identity = backend.identity, identity_of(os.fstat(backend.descriptor))
             backend.written += backend.identity[2] - (before[2] if before is not None else 0)
-            backend.may_compact = backend.identity[2] > _LEAST
+            backend.may_compact = True
             backend.may_be_large = backend.identity[2] > max(backend.limit, SLACK)
             backend.floor, backend.is_unfinished = backend.identity[2], False
         else:
             _commit(backend, backend.new_file, durable=durable)
-            backend.older = []
         backend.unsettled = None if durable else backend
         backend.end_writing(quietly=durable)
         backend.own_catalog = writer.cataloged
@@ -251,26 +249,32 @@ def publish(
         raise
 
 
-def _hide_older(backend: ZipBackend, descriptor: int) -> None:
-    """Change the end records of versions before a durable one: a file that is cut short must not show them."""
-    for position in backend.older:
-        with suppress(OSError):  # what is published stays so
-            record = os.pread(descriptor, END_WITH_CHECKSUM, position)
-            if record.startswith(_END_MARK) and record[END:-DIGITS] == b"blosc2 %016x " % position:
-                os.pwrite(descriptor, _OLDER_MARK, position)
-    backend.older = []
-
-
 def make_durable(backend: ZipBackend) -> None:
     """Make durable what was published without waiting for the disk; nothing is left to do if it is gone."""
     with suppress(FileNotFoundError), backend.owner.open_raw(backend.root, "r+b") as file:
-        is_own = identity_of(os.fstat(file.fileno())) == backend.identity
         sync_descriptor(file.fileno())
         sync_folder(backend.root)
-        if is_own:
-            _hide_older(backend, file.fileno())
-            backend.identity = identity_of(os.fstat(file.fileno()))
     backend.unsettled = None
+
+
+def hide_older(backend: ZipBackend) -> None:
+    """Change the end records of versions before the one that is shown. See `Backend.hide_older`."""
+    members = backend.members
+    if backend.older and members is not None and backend.unsettled is None:
+        with backend.owner.open_raw(backend.root, "r+b") as file:
+            if identity_of(os.fstat(file.fileno())) == backend.identity:
+                _hide(backend, file.fileno(), members.archive.end - END_WITH_CHECKSUM)
+
+
+@to_the_end
+def _hide(backend: ZipBackend, descriptor: int, last: int) -> None:
+    for position in backend.older:
+        record = os.pread(descriptor, END_WITH_CHECKSUM, position)
+        is_whole = record.startswith(_END_MARK) and record[END:-DIGITS] == b"blosc2 %016x " % position
+        # A disk writes sectors: of a part of the new bytes the file checksum would be another.
+        if is_whole and position < last and position % _SECTOR <= _SECTOR - len(_END_MARK):
+            os.pwrite(descriptor, _OLDER_MARK, position)
+    backend.identity = identity_of(os.fstat(descriptor))
 
 
 def _commit(backend: ZipBackend, new: NewFile, *, durable: bool) -> None:
@@ -285,7 +289,7 @@ def _commit(backend: ZipBackend, new: NewFile, *, durable: bool) -> None:
             backend.behind = now is not None and now[:2] == identity
             if backend.behind:
                 backend.was_there = True
-                backend.identity, backend.floor = now, 0
+                backend.identity, backend.floor, backend.older = now, 0, []
 
 
 def _take_back(backend: ZipBackend, writer: ArchiveWriter, end: int) -> None:

@@ -781,6 +781,7 @@ def _asked_filter(cparams: Any) -> dict[str, Any]:
     asked = cparams_from(cparams)
     plain = cparams_from({name: getattr(asked, name) for name in ("codec", "clevel", "typesize", "nthreads")})
     more = [one.name for one in fields(CParams) if getattr(asked, one.name) != getattr(plain, one.name)]
+    more += ["precision"] * (getattr(cparams, "precision", None) is not None)
     if more or type(asked) is not CParams or asked.codec not in _CODECS:
         what = ", ".join(more) or (f"the codec {asked.codec.name}" if type(asked) is CParams else "a goal")
         known = ", ".join(codec.name for codec in _CODECS)

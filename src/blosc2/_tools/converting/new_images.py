@@ -238,7 +238,9 @@ class NewTiff(_NewImage):
     def _has_bits(self, item: ArrayItem) -> bool:
         # Files as ImageJ writes them, with sizes of voxels, have none.
         is_grey = item.attributes.get("photometric") in ("minisblack", "miniswhite")
-        return is_grey and "voxel_sizes" not in self._meant(item)
+        axes = "".join(name[:1] for name in axis_names(item.attributes, len(item.shape))).upper()
+        has_samples = "planarconfig" in _colours(np.empty(item.shape, bool), item.attributes, axes)
+        return is_grey and not has_samples and "voxel_sizes" not in self._meant(item)
 
     def _lost(self, value: Any, found: Any) -> str | None:
         if not isinstance(value, str) or not _BY_PROGRAM.match(value):
