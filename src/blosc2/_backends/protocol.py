@@ -323,7 +323,7 @@ class Backend(ABC):
         return False
 
     def hide_older(self) -> None:  # noqa: B027 - only archives do
-        """Let a file that is cut short show no older version, as the one that is shown is durable, and was read."""
+        """Let a file that is cut short show no older version; as the store ends, and its last one is durable."""
 
     @abstractmethod
     def compact(self, progress: Progress | None) -> None:

@@ -471,6 +471,8 @@ def close(table: LeafTable, store: Store, *, durable: bool) -> None:
                 _flush_now(table, durable=durable)
                 if durable and table.backend.may_compact:
                     leave_compact(table)
+                if durable and session.sharing is None:
+                    table.backend.hide_older()
             end(table)
         except BaseException:
             session.ending = False
@@ -500,8 +502,6 @@ def leave_compact(table: LeafTable) -> None:
             show(table, backend.show_published)
         if backend.is_worth_compacting():
             _write_anew(table, None, is_shown=False)
-        else:
-            backend.hide_older()
 
 
 def detach(store: Store) -> bool:

@@ -53,8 +53,6 @@ if TYPE_CHECKING:
 _PLAINLY: Final = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 # Bytes of a catalog and a directory on a server that come as a whole when an archive is opened.
 _SMALL: Final = 1 << 18
-# A smaller archive is not looked at for dead bytes when it is closed.
-_LEAST: Final = 1 << 14
 # An archive is not compacted when it is closed if it has more members: these if one byte in so many was appended, else
 # those.
 _PART: Final = 16
@@ -290,12 +288,11 @@ class ZipBackend(TieredBackend):
         self.unsettled, self.older = None, []
 
     def hide_older(self) -> None:
-        archives.publishing.hide_older(self)
+        if self.older:
+            archives.publishing.hide_older(self)
 
     def is_worth_compacting(self) -> bool:
         members, size = self.members, self.size()
-        if size <= _LEAST:
-            return False
         # Members of other programs have dates and permissions, which would be lost.
         if members is None or members.archive.file_checksum is None:
             return False

@@ -60,6 +60,8 @@ CATALOG_LEAST = 1024
 CATALOG_NAME: Final = NAME.encode()
 # Larger frames are copied piece by piece.
 _LARGE: Final = 8 << 20
+# A smaller archive is not looked at for dead bytes when it is closed.
+_LEAST: Final = 1 << 14
 #: An archive that is written to is written anew when it has twice the bytes that it needs, and these.
 SLACK: Final = 1 << 20
 # The first bytes of an end record, and what they become when its archive is closed with a later version. They differ by
@@ -232,7 +234,7 @@ def publish(
                 sync_descriptor(backend.descriptor)
             before, backend.identity = backend.identity, identity_of(os.fstat(backend.descriptor))
             backend.written += backend.identity[2] - (before[2] if before is not None else 0)
-            backend.may_compact = True
+            backend.may_compact = backend.identity[2] > _LEAST
             backend.may_be_large = backend.identity[2] > max(backend.limit, SLACK)
             backend.floor, backend.is_unfinished = backend.identity[2], False
         else:
@@ -257,16 +259,16 @@ def make_durable(backend: ZipBackend) -> None:
     backend.unsettled = None
 
 
-def hide_older(backend: ZipBackend) -> None:
-    """Change the end records of versions before the one that is shown. See `Backend.hide_older`."""
-    members = backend.members
-    if backend.older and members is not None and backend.unsettled is None:
-        with backend.owner.open_raw(backend.root, "r+b") as file:
-            if identity_of(os.fstat(file.fileno())) == backend.identity:
-                _hide(backend, file.fileno(), members.archive.end - END_WITH_CHECKSUM)
-
-
 @to_the_end
+def hide_older(backend: ZipBackend) -> None:
+    """Change the end records of versions before the last one. See `Backend.hide_older`."""
+    if backend.unsettled is None and backend.owner.is_here:
+        with suppress(OSError), open(backend.root, "r+b", buffering=0) as file:
+            identity = identity_of(os.fstat(file.fileno()))
+            if backend.identity is not None and identity[:3] == backend.identity[:3]:
+                _hide(backend, file.fileno(), backend.identity[2] - END_WITH_CHECKSUM)
+
+
 def _hide(backend: ZipBackend, descriptor: int, last: int) -> None:
     for position in backend.older:
         record = os.pread(descriptor, END_WITH_CHECKSUM, position)
