@@ -169,7 +169,7 @@ def holder_of(status: os.stat_result) -> str:
     """Which process holds the lock of a file, as far as the system tells; "" if it does not."""
     number = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     try:
-        with open("/proc/locks", encoding="ascii") as locks:
+        with open("/proc/locks", encoding="utf-8") as locks:
             fields = [line.split() for line in locks]
         pids = [int(line[4]) for line in fields if line[1] == "FLOCK" and line[5] == number]
     except (OSError, IndexError, ValueError):  # Linux alone has this list

@@ -279,7 +279,9 @@ def _hide(backend: ZipBackend, file: FileIO, last: int) -> None:
         # A disk writes sectors: of a part of the new bytes the file checksum would be another.
         if is_whole and position < last and position % _SECTOR <= _SECTOR - len(_END_MARK):
             file.seek(position)
-            file.write(_OLDER_MARK)
+            mark = memoryview(_OLDER_MARK)
+            while mark:
+                mark = mark[file.write(mark) :]
     backend.identity = identity_of(os.fstat(file.fileno()))
 
 
