@@ -152,7 +152,8 @@ class Peers:
         """The published package's own tests; see `selection`."""
         run = self.work / "run"
         shutil.rmtree(run, ignore_errors=True)
-        self._environment("ours", NEEDED)  # before two threads ask for it
+        self._environment("ours", NEEDED)  # before two threads ask for it, and for the source
+        self.source("blosc2")
         total: Counter[str] = Counter()
         failed: list[str] = []
         with ThreadPoolExecutor(2) as pool:
