@@ -66,10 +66,8 @@ def end_forgotten(store: Store) -> None:
     if session.closed or detach(store) or session.is_inherited:
         return
     if not table.needs_closing():
-        if table.backend.may_compact and not sys.is_finalizing():
+        if not sys.is_finalizing():
             leave_compact(table)
-        if session.sharing is None and not sys.is_finalizing():
-            table.backend.hide_older()
         return
     # Not its repr: that counts leaves, and imports what nothing else needs now.
     name = f"<{type(store).__name__} {table.path or 'in memory'}: mode {store.mode!r}>"

@@ -469,10 +469,8 @@ def close(table: LeafTable, store: Store, *, durable: bool) -> None:
             table.leaves.refuse_all_edits(session)
             if session.mode != "r":
                 _flush_now(table, durable=durable)
-                if durable and table.backend.may_compact:
+                if durable:
                     leave_compact(table)
-                if durable and session.sharing is None:
-                    table.backend.hide_older()
             end(table)
         except BaseException:
             session.ending = False
@@ -483,13 +481,19 @@ def close(table: LeafTable, store: Store, *, durable: bool) -> None:
 
 
 def leave_compact(table: LeafTable) -> None:
-    """Compact a store that is closed, if that costs little beside what was written; nothing is lost if it fails.
+    """Compact a store that is closed, if that costs little beside what was written, and hide its older versions.
 
-    All of it is durable, and the compacted store is, too.
+    All of it is durable, and the compacted store is, too. Nothing is lost if this fails. Others may be reading older
+    versions of a store that is shared.
     """
+    if table.session.sharing is None and table.backend.named is not None:
+        if table.backend.may_compact:
+            _compact_at_end(table)
+        table.backend.hide_older()
+
+
+def _compact_at_end(table: LeafTable) -> None:
     session, backend = table.session, table.backend
-    if session.sharing is not None or backend.named is None:
-        return
     with table.lock, Change(session), suppress(OSError, FormatError, MemoryError):
         if (
             session.closed

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from blosc2._backends.embedded.frame_layout import EmbeddedChanges
 from blosc2._backends.layout import (
@@ -51,8 +51,6 @@ from blosc2._frames import parts_with_checksums
 from blosc2.exceptions import FormatError, legible
 
 if TYPE_CHECKING:
-    from io import FileIO
-
     from blosc2._backends.zip.backend import ZipBackend
     from blosc2._core.frame.frame_writer import RawKinds
     from blosc2._core.keys.key_admission import KeyAdmission
@@ -265,13 +263,13 @@ def make_durable(backend: ZipBackend) -> None:
 def hide_older(backend: ZipBackend) -> None:
     """Change the end records of versions before the last one. See `Backend.hide_older`."""
     if backend.unsettled is None and backend.owner.is_here:
-        with suppress(OSError), backend.owner.open_raw(backend.root, "r+b") as file:
+        with suppress(OSError), backend.owner.open(backend.root, "r+b", buffered=False) as file:
             identity = identity_of(os.fstat(file.fileno()))
             if backend.identity is not None and identity[:3] == backend.identity[:3]:
                 _hide(backend, file, identity[2] - END_WITH_CHECKSUM)
 
 
-def _hide(backend: ZipBackend, file: FileIO, last: int) -> None:
+def _hide(backend: ZipBackend, file: BinaryIO, last: int) -> None:
     for position in backend.older:
         file.seek(position)
         record = file.read(END_WITH_CHECKSUM)
