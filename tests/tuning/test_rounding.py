@@ -150,3 +150,14 @@ def test_nothing_becomes_missing_or_ceases_to_be(kind: Any, dtype: str, missing:
 
 def test_one_integer_is_rounded_without_a_warning() -> None:
     assert blosc2.asarray(np.array(127, "i1"), cparams={"precision": 3})[()] == 127
+
+
+@pytest.mark.parametrize("make", [blosc2.SChunk, blosc2.ObjectArray, blosc2.BatchArray])
+def test_bytes_are_not_rounded_and_it_is_said(make: Any) -> None:
+    tuned = blosc2.tune(np.random.default_rng(0).random(10_000), precision=0.01)
+    for asked in (tuned, {"precision": 0.01}):
+        with pytest.raises(ValueError, match="bytes are none"):
+            make(cparams=asked)
+    for compress in (blosc2.compress2, blosc2.pack_tensor):
+        with pytest.raises(ValueError, match="bytes are none"):
+            compress(np.ones(9), cparams=tuned)

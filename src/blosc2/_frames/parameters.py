@@ -53,6 +53,7 @@ from blosc2.storage import (
     DParams,
     Filter,
     Storage,
+    asked_for,
     cparams_from,
     cparams_of,
     dparams_from,
@@ -240,9 +241,15 @@ def schunk_keywords(keywords: Mapping[str, Any]) -> ConstructorKeywords:
         if name not in SCHUNK_KEYWORDS:
             raise unexpected_keyword(name, SCHUNK_KEYWORDS)
     cparams = keywords.get("cparams")
-    if cparams is not None:
-        cparams_from(cparams)  # only to refuse it now, while nothing has been created
+    if cparams is not None:  # refused now, while nothing has been created
+        cparams_from(cparams)
+        _refuse_precision(cparams)
     return _split(keywords)
+
+
+def _refuse_precision(cparams: Any) -> None:
+    if getattr(asked_for(cparams) or cparams, "precision", None) is not None:
+        raise ValueError("precision= rounds numbers, and bytes are none: use asarray")
 
 
 def cparams_keywords(keywords: dict[str, Any], itemsize: int = 1, **overrides: Any) -> CParams:
@@ -251,6 +258,7 @@ def cparams_keywords(keywords: dict[str, Any], itemsize: int = 1, **overrides: A
     `itemsize` is that of the data, which ``typesize=None`` stands for.
     """
     given = _either(keywords, "cparams")
+    _refuse_precision(given)
     cparams = cparams_from(given, **overrides)
     asked: Any = given["typesize"] if isinstance(given, dict) and "typesize" in given else cparams.typesize
     if isinstance(given, CParams):

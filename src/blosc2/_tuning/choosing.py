@@ -341,8 +341,6 @@ def chosen(asked: AutoCParams, kind: Any, sampled: Callable[[int], Sample]) -> T
 
 def chosen_for_bytes(asked: AutoCParams, view: memoryview, default: CParams) -> CParams:
     """The parameters for bytes that are compressed as one buffer, or as chunks of a super-chunk."""
-    if asked.precision is not None:
-        raise ValueError("precision= rounds numbers, and bytes are none: use asarray")
     encoding = encoding_of(default, default.typesize, default.blocksize)
     return choose(asked, bytes_sample(view, default.blocksize or _BYTES_BLOCK, encoding)) or default
 
