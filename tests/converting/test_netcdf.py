@@ -591,3 +591,11 @@ def test_rounding_is_told_and_spares_places_and_missing_values(tmp_path: Path, n
     xarray.testing.assert_identical(found.drop_vars("t"), shown(tmp_path / "a.nc").drop_vars("t"))
     assert np.array_equal(np.isnan(found.t), np.isnan(values))
     assert 0 < np.nanmax(np.abs(found.t - values)) <= 1
+
+
+@pytest.mark.parametrize("kind", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"])
+@pytest.mark.parametrize("precision", [4, {"relative": 0.1}])
+def test_what_was_never_written_is_not_rounded(kind: str, precision: Any) -> None:
+    fill = netCDF4.default_fillvals[kind]
+    items = np.array([fill, 9, 11], kind)
+    assert blosc2.asarray(items, cparams={"precision": precision})[0] == np.array(fill, kind)

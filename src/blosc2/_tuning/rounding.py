@@ -41,9 +41,11 @@ def is_rounded(precision: Precision | None, dtype: np.dtype[Any]) -> bool:
 
 def rounded(items: Items, precision: Precision) -> Items:
     """Numbers for which `is_rounded`, with the bits that they need."""
-    items = np.asarray(items)
+    items, exact = np.asarray(items), precision.exact
     if items.dtype.kind != "f":
         made, kept = _integers(items, precision.error), np.zeros(items.shape, bool)
+        if items.dtype.kind == "i":  # what netCDF fills with where nothing was written: NC_FILL_SHORT and others
+            exact = (*exact, np.iinfo(items.dtype).min + (2 if items.dtype.itemsize == 8 else 1))
     else:
         with np.errstate(all="ignore"):
             made = (_to_bits if precision.kind == "relative" else _to_steps)(items, precision.error)
@@ -51,7 +53,7 @@ def rounded(items: Items, precision: Precision) -> Items:
             if precision.kind == "relative":  # numbers with fewer bits than others
                 kept |= np.abs(items) < np.finfo(items.dtype).tiny
     with np.errstate(all="ignore"):
-        for value in precision.exact:
+        for value in exact:
             kept |= (items == value) | (made == value)
     return np.where(kept, items, made)
 
