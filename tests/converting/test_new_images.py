@@ -234,7 +234,10 @@ def test_units_of_nifti_in_tiff(tmp_path: Path) -> None:
         assert (file.imagej_metadata["unit"], file.imagej_metadata["tunit"]) == ("mm", "sec")
 
 
-TAGS = [(65000, "s", 0, "private", True), (65001, "H", 2, (3, 4), True), (65002, "B", 3, b"abc", True)]
+TAGS = [
+    (65000, "s", 0, "private", True), (65001, "H", 2, (3, 4), True), (65002, "B", 3, b"abc", True),
+    (65003, "s", 0, "", True),
+]  # fmt: skip
 OF_IMAGEJ = {
     "axes": "ZYX", "Labels": ["a", "b", "c"], "Info": "today", "Overlays": [b"Iout" + bytes(60)], "Ranges": (0.0, 9.0),
     "LUTs": [np.arange(768, dtype="u1").reshape(3, 256)],

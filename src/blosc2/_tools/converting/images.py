@@ -237,7 +237,7 @@ def _tags(key: str, page: Any, attributes: dict[str, Any]) -> Iterator[LeftOut]:
             if name not in attributes:
                 break
             name = f"{first} {number}"
-        if not isinstance(value, str) or value:
+        if first != "description" or value:
             attributes[name] = value
 
 
