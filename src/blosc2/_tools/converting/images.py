@@ -173,9 +173,8 @@ def _voxel_sizes(key: str, series: Any, page: Any, attributes: dict[str, Any]) -
     is_known = None not in map(metres_of, said)
     if lacking or (not is_known and len(said) > 1):
         why = f"{', '.join(lacking)} has none" if lacking else f"they are in {', '.join(sorted(map(str, said)))}"
-        yield Changed(
-            key, "the sizes of voxels", f"{why}; the others are in the attribute description, not in voxel_sizes"
-        )
+        more = "s description, XResolution and YResolution" if series.kind == "imagej" else " description"
+        yield Changed(key, "the sizes of voxels", f"{why}; what the file says is in the attribute{more}")
         return
     if is_known:
         power = min(powers) if len(powers) == 1 and powers <= {*_NAMED} else -6

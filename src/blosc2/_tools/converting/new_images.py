@@ -99,7 +99,7 @@ class _NewImage(Target):
                 continue
             lost = self._lost(value, found) if name.startswith("description") else None
             if lost is not None:
-                why = f"the file says its own shape and sizes{lost and f', and {lost} is lost'}"
+                why = f"the file says its own shape and sizes{lost and f', but not {lost}'}"
                 yield (LeftOut if lost else Changed)(item.key, f"attribute {name!r}", why)
             elif name not in back.attributes:
                 why = f"{self.name} has no place for it, or not for its value{self._hint(name, item)}"
@@ -246,7 +246,7 @@ class NewTiff(_NewImage):
         if not isinstance(value, str) or not _BY_PROGRAM.match(value):
             return None
         if value.lstrip().startswith("<"):
-            return "what OME says beyond, such as names of channels,"
+            return "what OME says beyond, such as names of channels"
         before, after = _said(value), _said(found)
         if not before:  # cut off, or as old versions of tifffile wrote it
             return None
