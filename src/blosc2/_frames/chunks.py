@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -119,7 +120,7 @@ def existing_chunk(frame: Frame, nchunk: Any, what: str = "Error while getting t
 # The bit of the last byte of a chunk's header that says that data are missing.
 _LAZY = 8
 # Bytes of memory that it takes to put each block in order.
-_FOR_BLOCK = 48
+_FOR_BLOCK = 240
 
 
 def lazy_chunk(frame: Frame, index: int) -> bytes:
@@ -143,16 +144,15 @@ def lazy_chunk(frame: Frame, index: int) -> bytes:
         )
     table = frame.source.read(at + CHUNK_HEADER, min(4 * blocks, room)).ljust(4 * blocks, b"\0")
     if raw:  # these are items, and blocks follow each other
-        lengths = np.full(blocks, blocksize, "<i4")
-        lengths[-1] = nbytes - (blocks - 1) * blocksize
+        lengths = [blocksize] * (blocks - 1) + [nbytes - (blocks - 1) * blocksize]
     else:
         # Blocks need not lie in their order: each ends where the next one begins in the chunk.
-        starts = np.frombuffer(table, "<i4")
-        order = np.argsort(starts, kind="stable")
-        lengths = np.empty(blocks, "<i4")
-        lengths[order] = np.diff(starts[order], append=np.int32(cbytes))
-    where = index.to_bytes(4, "little") + (at - frame.offset).to_bytes(8, "little")
-    return b"".join((header[:-1], bytes((header[-1] | _LAZY,)), table, where, lengths.tobytes()))
+        starts = struct.unpack(f"<{blocks}I", table)
+        in_order = sorted(starts)
+        ends = dict(zip(in_order, [*in_order[1:], cbytes], strict=True))
+        lengths = [ends[start] - start & 0xFFFFFFFF for start in starts]
+    where = struct.pack("<IQ", index, at - frame.offset)
+    return b"".join((header[:-1], bytes((header[-1] | _LAZY,)), table, where, struct.pack(f"<{blocks}I", *lengths)))
 
 
 class ChangeableChunks(StoredFrame):

@@ -138,8 +138,9 @@ class Contents:
         # In this order: what is published meanwhile is counted once, then, and not missed.
         frames, embedded = self._pending.frames, self._backend.embedded
         published = {} if embedded is None else embedded.entries
-        changes = frames.copy().items() if frames else ()
-        return len(published) + sum((there is not None) - (key in published) for key, there in changes)
+        if not frames:
+            return len(published)
+        return len(published) + sum((there is not None) - (key in published) for key, there in frames.copy().items())
 
     def key_batches(self) -> Iterable[list[str]]:
         """All keys, some at a time. Nobody may change these lists."""
