@@ -855,6 +855,7 @@ cdef class ChunkTable(Header):
         cdef Py_ssize_t count = 0
         cdef Buffer held = integers(sizes, 8, &count)
         cdef const int64_t *size_of = <const int64_t *> held.data
+        self.load_index()
         if not self.variable or self.starts != NULL or count != self.chunk_count or not self.chunk_count:
             return
         starts = <int64_t *> malloc(8 * (self.chunk_count + 1))
