@@ -293,6 +293,25 @@ def test_handles_of_one_file(kind: str, tmp_path: Path, source: str | None) -> N
     assert blosc2.check(path).ok
 
 
+def read_calls() -> int:
+    """How many system calls of this process have read so far."""
+    return int(Path("/proc/self/io").read_text().split("syscr: ")[1].split()[0])
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="no counts of system calls")
+def test_a_change_reads_no_other_values(kind: str, tmp_path: Path) -> None:
+    values = ELEMENTS[kind] * 100
+    items = CLASSES[kind](urlpath=tmp_path / "a.b2frame", mode="w")
+    items.extend(values)
+    items[3] = values[0]  # what is read once
+    before = read_calls()
+    for n in range(10):
+        items[n] = values[5]
+        items.append(values[n])
+    assert read_calls() - before < len(values)
+    assert plain(items) == [values[5]] * 10 + values[10:] + values[:10]
+
+
 def test_many_small_changes_do_not_fill_the_disk(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each leaves a table behind; now and then the file is written anew, and readers keep theirs."""
     monkeypatch.setattr(appending, "_SLACK", 20_000)
