@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
@@ -393,7 +394,7 @@ def test_axes_in_another_order_have_no_sizes_in_tiff(tmp_path: Path) -> None:
     signed = blosc2.open(tmp_path / "a.b2nd").astype("i2", urlpath=tmp_path / "signed.b2nd")
     signed.attrs.update({"axes": ["x", "y", "z"], "voxel_sizes": [1.0, 2.0, 3.0]})
     left_out = blosc2.convert(tmp_path / "signed.b2nd", tmp_path / "signed.tif").left_out
-    assert any("(2, 1, 0)), as uint8, uint16 or float32, with axes" in each.why for each in left_out)
+    assert any("(2, 1, 0)), as float32, with axes" in each.why for each in left_out)
     array = blosc2.permute_dims(blosc2.open(tmp_path / "a.b2nd"), (2, 1, 0), urlpath=tmp_path / "b.b2nd")
     array.attrs.update({"axes": ["z", "y", "x"], "voxel_sizes": [3.0, 2.0, 1.0]})
     assert "attribute 'voxel_sizes'" not in [
@@ -442,6 +443,62 @@ def test_a_text_of_the_user_stays(tmp_path: Path) -> None:
     )
     with tifffile.TiffFile(tmp_path / "c.tif") as file:
         assert file.pages[0].description == "moved"
+
+
+@pytest.mark.parametrize(("shape", "axes", "dtype"), [((8, 6), "YX", "u2"), ((8, 6, 3), "YXS", "u1")])
+def test_sizes_of_a_picture_are_those_of_imagej(shape: Any, axes: str, dtype: str, tmp_path: Path) -> None:
+    array = blosc2.zeros(shape, dtype=dtype, urlpath=tmp_path / "a.b2nd")
+    copied = {"XResolution": [40000, 1], "YResolution": [40000, 1], "ResolutionUnit": 3}
+    array.attrs.update(axes=axes, voxel_sizes=[0.5, 0.25], units=["micron", "sec"], **copied)
+    report = blosc2.convert(tmp_path / "a.b2nd", tmp_path / "a.tif", verify=True)
+    assert report.left_out == []
+    with tifffile.TiffFile(tmp_path / "a.tif") as file:
+        assert file.imagej_metadata["unit"] == "um"
+        assert file.pages[0].resolution == (4, 2)
+
+
+def test_sizes_for_other_axes_are_left_out_and_tags_stay(tmp_path: Path) -> None:
+    array = blosc2.zeros((2, 8, 6), dtype="u2", urlpath=tmp_path / "a.b2nd")
+    copied = {"XResolution": [40000, 1], "YResolution": [40000, 1], "ResolutionUnit": 3}
+    array.attrs.update(axes="CYX", voxel_sizes=[1.5, 0.25, 0.25], units=["micron", "sec"], **copied)
+    blosc2.convert(tmp_path / "a.b2nd", tmp_path / "a.tif", verify=True)
+    with tifffile.TiffFile(tmp_path / "a.tif") as file:
+        assert "unit" not in file.imagej_metadata  # so that ImageJ takes that of the tags, centimetres
+        assert (file.pages[0].resolution, file.pages[0].resolutionunit) == ((40000, 40000), 3)
+    blosc2.convert(tmp_path / "a.tif", tmp_path / "b.b2nd")
+    back = blosc2.open(tmp_path / "b.b2nd").attrs
+    assert back["units"][0] == "micron"
+    np.testing.assert_allclose(back["voxel_sizes"], [0.25, 0.25])
+
+
+def test_why_a_description_has_no_sizes_beside_it(tmp_path: Path) -> None:
+    array = blosc2.zeros((3, 8, 6), dtype="u2", urlpath=tmp_path / "a.b2nd")
+    array.attrs.update(axes="ZYX", voxel_sizes=[3.0, 2.0, 2.0], description="TE=30")
+    report = blosc2.convert(tmp_path / "a.b2nd", tmp_path / "a.tif")
+    assert "without the attribute description" in next(
+        each.why for each in report.left_out if "voxel_sizes" in each.what
+    )
+    del array.attrs["description"]
+    assert blosc2.convert(tmp_path / "a.b2nd", tmp_path / "a.tif", overwrite=True).left_out == []
+
+
+@pytest.mark.parametrize(("dtype", "name"), [("f4", "float"), ("u1", "uint8"), ("f8", "double")])
+def test_the_description_of_ome_has_the_type_of_the_items(dtype: str, name: str, tmp_path: Path) -> None:
+    metadata = {"axes": "ZYX", "SignificantBits": 12}
+    tifffile.imwrite(tmp_path / "a.ome.tif", np.ones((3, 8, 6), "u2"), ome=True, metadata=metadata)
+    report = changed_copy(tmp_path / "a.ome.tif", tmp_path / "c.ome.tif", np.ones((3, 8, 6), dtype))
+    assert "attribute 'description'" in [each.what for each in report.changed]
+    with tifffile.TiffFile(tmp_path / "c.ome.tif") as file:
+        pixels = ET.fromstring(file.ome_metadata).find(".//{*}Pixels")
+        assert pixels is not None
+        assert (pixels.get("Type"), pixels.get("SignificantBits")) == (name, None)
+
+
+def test_a_grey_picture_of_colours(tmp_path: Path) -> None:
+    tifffile.imwrite(tmp_path / "a.tif", np.zeros((8, 6, 3), "u1"), photometric="rgb")
+    report = changed_copy(tmp_path / "a.tif", tmp_path / "c.tif", np.ones((8, 6), "u1"), axes="YX")
+    assert "attribute 'photometric'" in [each.what for each in report.changed]
+    np.testing.assert_array_equal(tifffile.imread(tmp_path / "c.tif"), np.ones((8, 6)))
 
 
 @pytest.mark.parametrize("keeps_description", [True, False])

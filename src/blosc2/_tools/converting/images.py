@@ -173,8 +173,8 @@ def _voxel_sizes(key: str, series: Any, page: Any, attributes: dict[str, Any]) -
     is_known = None not in map(metres_of, said)
     if lacking or (not is_known and len(said) > 1):
         why = f"{', '.join(lacking)} has none" if lacking else f"they are in {', '.join(sorted(map(str, said)))}"
-        more = "s description, XResolution and YResolution" if series.kind == "imagej" else " description"
-        yield Changed(key, "the sizes of voxels", f"{why}; what the file says is in the attribute{more}")
+        where = "s description, XResolution and YResolution" if series.kind == "imagej" else " description"
+        yield Changed(key, "the sizes of voxels", f"{why}; what the file says is in the attribute{where}")
         return
     if is_known:
         power = min(powers) if len(powers) == 1 and powers <= {*_NAMED} else -6
@@ -190,14 +190,15 @@ def _said_sizes(series: Any, page: Any) -> tuple[dict[str, float], dict[str, Any
     file = series.parent
     if series.kind == "imagej":
         said = file.imagej_metadata or {}
+        # Without a unit, ImageJ takes that of the tags: 2 is an inch, 3 a centimetre.
+        tag, unit = page.tags.get("ResolutionUnit"), said.get("unit")
+        tags_say = not unit and tag is not None and tag.value in (2, 3)
+        unit = "cm" if tags_say else unit
         sizes = {"Z": float(said.get("spacing", 1))}
         for name in "XY":
             pixels, length = page.tags[f"{name}Resolution"].value
-            sizes[name] = length / pixels
-        return sizes, {
-            "X": said.get("unit"), "Y": said.get("yunit", said.get("unit")), "Z": said.get("zunit", said.get("unit")),
-            "T": said.get("tunit"),
-        }  # fmt: skip
+            sizes[name] = length / pixels * (2.54 if tags_say and tag.value == 2 else 1)
+        return sizes, {"X": unit, "Y": said.get("yunit", unit), "Z": said.get("zunit", unit), "T": said.get("tunit")}
     if series.kind != "ome":
         return {}, {}
     pixels = ET.fromstring(file.ome_metadata).findall(".//{*}Pixels")[file.series.index(series)]

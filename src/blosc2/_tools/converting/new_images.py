@@ -99,7 +99,7 @@ class _NewImage(Target):
                 continue
             lost = self._lost(value, found) if name.startswith("description") else None
             if lost is not None:
-                why = f"the file says its own shape and sizes{lost and f', but not {lost}'}"
+                why = f"the file says its own shape, sizes and type{lost and f', but not {lost}'}"
                 yield (LeftOut if lost else Changed)(item.key, f"attribute {name!r}", why)
             elif name not in back.attributes:
                 why = f"{self.name} has no place for it, or not for its value{self._hint(name, item)}"
@@ -246,7 +246,8 @@ class NewTiff(_NewImage):
         if not isinstance(value, str) or not _BY_PROGRAM.match(value):
             return None
         if value.lstrip().startswith("<"):
-            return "what OME says beyond, such as names of channels"
+            is_kept = isinstance(found, str) and found.lstrip().startswith("<")
+            return "" if is_kept else "what OME says beyond, such as names of channels"
         before, after = _said(value), _said(found)
         if not before:  # cut off, or as old versions of tifffile wrote it
             return None
@@ -263,22 +264,27 @@ class NewTiff(_NewImage):
             return ", unless the description is that of ImageJ for this array"
         if name != "voxel_sizes":
             return ""
-        names = axis_names(self._meant(item), len(item.shape))
+        names, text = axis_names(self._meant(item), len(item.shape)), item.attributes.get("description")
+        # It stands where ImageJ says them.
+        without = " without the attribute description" if text and not _BY_PROGRAM.match(str(text)) else ""
         order = [names.index(axis) for axis in "tzcyx" if axis in names]
         if len(order) == len(names) and order != sorted(order):
             has_dtype = item.dtype in _IMAGEJ or item.dtype.kind == "b"
-            dtype = "" if has_dtype else ", as uint8, uint16 or float32"
+            dtype = "" if has_dtype else ", as float32"
             return (
-                f"; save blosc2.permute_dims(array, {tuple(order)}){dtype}, with axes and voxel_sizes in that order, "
-                "and convert it"
+                f"; save blosc2.permute_dims(array, {tuple(order)}){dtype}, with axes and voxel_sizes in that order"
+                f"{without and f' and{without}'}, and convert it"
             )
-        return "; files as ImageJ writes them have one: items of uint8, uint16 or float32, and axes of TZCYX"
+        which = "items of uint8, uint16 or float32, and axes of TZCYX, or a picture of uint8 with axes that end in YXS"
+        return f"; files as ImageJ writes them have one:{without and f' those{without},'} {which}"
 
     def _write(self, items: np.ndarray[Any, Any], attributes: dict[str, Any]) -> None:
         """Write the file, without what was copied of an array of another shape or other sizes of voxels."""
         fitting: tuple[bool, dict[str, Any]] | None = None
         told = attributes.get("description")
         self._said = _said(told)
+        if isinstance(told, str) and told:
+            attributes = {**attributes, "description": _with_type(told, items.dtype)}
         by_program = ("description", "IJMetadata") if isinstance(told, str) and _BY_PROGRAM.match(told) else ()
         for stale in dict.fromkeys(((), _OF_SIZES, by_program, (*_OF_SIZES, *by_program))):
             if stale and attributes.keys().isdisjoint(stale):
@@ -336,11 +342,13 @@ class NewTiff(_NewImage):
             how |= {"description": _as_text(described), "metadata": None if has_none else {}}
         elif not is_plane:  # only so a first axis of one item is told
             how["metadata"] = {"axes": axes} if len(set(axes)) == len(axes) == items.ndim else {}
-        elif len(set(axes)) == len(axes) and set("YX") < set(axes) <= set("TZCYX"):
+        elif _has_sizes(attributes, axes) or (set("YX") < set(axes) <= set("TZCYX") and len(set(axes)) == len(axes)):
             how["metadata"] = {"axes": axes}
-            how["imagej"] = items.dtype in _IMAGEJ and axes == "".join(name for name in "TZCYX" if name in axes)
+            takes = items.dtype == np.uint8 and items.shape[-1] in (3, 4) if "S" in axes else items.dtype in _IMAGEJ
+            how["imagej"] = takes and axes == "".join(name for name in "TZCYXS" if name in axes)
             if how["imagej"]:
-                how["metadata"] |= _of_imagej(self._said, attributes.get("units"))
+                units = attributes.get("units") if _has_sizes(attributes, axes) else None
+                how["metadata"] |= _of_imagej(self._said, units)
         else:
             how["metadata"] = None
         how |= _resolution(attributes, axes, how.get("metadata"))
@@ -374,8 +382,9 @@ def _of_imagej(said: Mapping[str, Any], units: Any) -> dict[str, Any]:
 
 
 def _first(units: Any) -> Any:
-    """The unit of length among those that an attribute has."""
-    return units[0] if isinstance(units, (list, tuple)) and units and isinstance(units[0], str) else None
+    """The unit of length among those that an attribute has, if it is known."""
+    first = units[0] if isinstance(units, (list, tuple)) and units else None
+    return first if isinstance(first, str) and first != "unknown" else None
 
 
 def _are_close(one: Any, other: Any) -> bool:
@@ -399,7 +408,7 @@ def _colours(items: np.ndarray[Any, Any], attributes: Mapping[str, Any], axes: s
         has_samples = picture_axes([range(length) for length in items.shape], items.dtype, attributes)[1]
     if has_samples and samples == 4 and (kind == "separated" or mode == "CMYK"):
         kind = "separated"
-    elif kind not in ("minisblack", "miniswhite", "rgb"):
+    elif kind not in ("minisblack", "miniswhite") and not (kind == "rgb" and {3, 4} & {samples, *items.shape[-3:-2]}):
         kind = "rgb" if has_samples and samples in (3, 4) else "minisblack"
     how = {"photometric": kind}
     if has_samples or (kind == "rgb" and samples in (3, 4)):
@@ -424,16 +433,33 @@ def _colour_table(items: np.ndarray[Any, Any], attributes: Mapping[str, Any]) ->
     return colours.reshape(3, count).astype(np.uint16)
 
 
+def _has_sizes(attributes: Mapping[str, Any], axes: str) -> bool:
+    """Whether there is a size of voxels for each axis of space, and these are all that ImageJ has."""
+    sizes, space = attributes.get("voxel_sizes"), [name for name in axes if name in "ZYX"]
+    is_known = {"X", "Y"} <= set(axes) <= set("TZCYXS") and len(set(axes)) == len(axes)
+    return is_known and isinstance(sizes, (list, tuple)) and len(sizes) == len(space)
+
+
+def _with_type(description: str, dtype: np.dtype[Any]) -> str:
+    """A description, of which OME's says the type of the items as it is now."""
+    name = {"f4": "float", "f8": "double", "c8": "complex", "c16": "double-complex", "b1": "bit"}.get(dtype.str[1:])
+    pixels = re.search(r"<(\w+:)?Pixels\b[^>]*>", description) if description.lstrip().startswith("<") else None
+    old = re.search(r'\bType="([^"]*)"', pixels[0]) if pixels else None
+    if pixels is None or old is None or old[1] == (name := name or dtype.name):
+        return description
+    now = re.sub(r'\s+SignificantBits="[^"]*"', "", pixels[0].replace(old[0], f'Type="{name}"'))
+    return description.replace(pixels[0], now)
+
+
 def _resolution(attributes: Mapping[str, Any], axes: str, metadata: dict[str, Any] | None) -> dict[str, Any]:
     """The resolution that tags or sizes of voxels say; the step between planes goes into the metadata of ImageJ."""
     stored: list[Any] = [attributes.get(name) for name in ("XResolution", "YResolution")]
     if all(isinstance(one, (list, tuple)) and len(one) == 2 for one in stored):
         unit = attributes.get("ResolutionUnit")
         return {"resolution": tuple(map(tuple, stored)), **({} if unit is None else {"resolutionunit": unit})}
-    sizes, space = attributes.get("voxel_sizes"), [name for name in axes if name in "ZYX"]
-    if not isinstance(sizes, (list, tuple)) or len(sizes) != len(space) or not {"X", "Y"} <= set(space):
+    if not _has_sizes(attributes, axes):
         return {}
-    by_axis = dict(zip(space, sizes, strict=True))
+    by_axis = dict(zip([name for name in axes if name in "ZYX"], attributes["voxel_sizes"], strict=True))
     if metadata is not None and "Z" in by_axis:
         metadata["spacing"] = float(by_axis["Z"])
     # A picture has the last two axes as its rows and columns, whatever they are called.
