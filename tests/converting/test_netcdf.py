@@ -599,3 +599,13 @@ def test_what_was_never_written_is_not_rounded(kind: str, precision: Any) -> Non
     fill = netCDF4.default_fillvals[kind]
     items = np.array([fill, 9, 11], kind)
     assert blosc2.asarray(items, cparams={"precision": precision})[0] == np.array(fill, kind)
+
+
+def test_an_axis_keeps_its_name_beside_one_that_differs_in_case(tmp_path: Path) -> None:
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.createDimension("t", 3)
+        file.createVariable("T", "f4", ("t",))[:] = [280, 281, 282]
+        file.createVariable("t", "f8", ("t",))[:] = [0, 10, 20]
+    report = blosc2.convert(tmp_path / "a.nc", tmp_path / "a.b2z", rename="escape")
+    assert report.renamed == {"/T": "/T~2"}
+    assert float(shown(tmp_path / "a.b2z", "blosc2").sel(t=10)["T~2"]) == 281

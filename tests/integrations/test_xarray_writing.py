@@ -94,6 +94,17 @@ def test_times_of_another_calendar(there: str, written: str, tmp_path: Path) -> 
     assert opened(path).sizes["time"] == 6
 
 
+def test_dimensions_are_those_of_the_dataset_and_not_of_a_copied_attribute(tmp_path: Path) -> None:
+    items = np.arange(9.0).reshape(3, 3)
+    scan = xarray.DataArray(items, dims=("y", "x"), attrs={"_ARRAY_DIMENSIONS": ["y", "x"], "unit": "K"}, name="scan")
+    for number, changed in enumerate([scan.transpose("x", "y"), scan.rename(y="lat"), scan[0], scan.chunk().T]):
+        to_store(changed, tmp_path / f"{number}.b2z")
+        found = xarray.open_dataset(tmp_path / f"{number}.b2z", engine="blosc2").scan
+        assert found.dims == changed.dims
+        assert found.attrs == {"unit": "K"}
+        np.testing.assert_array_equal(found, changed)
+
+
 @pytest.mark.filterwarnings("ignore:Duplicate dimension names")
 def test_one_name_of_several_axes(tmp_path: Path) -> None:
     data = xarray.Dataset({"cov": (("x", "x"), np.arange(9.0).reshape(3, 3)), "mean": ("x", np.zeros(3))})

@@ -103,7 +103,7 @@ def put_in_place(partial: str, path: str, *, overwrite: bool) -> None:
     if os.path.isfile(partial):
         sync_file(partial)
     if not overwrite and os.path.lexists(path):
-        raise FileExistsError(f"{path} was made by somebody else meanwhile; overwrite=True replaces it")
+        raise FileExistsError(f"{path} was made by somebody else meanwhile: call it again")
     close_replaced(path)  # as mode="w" does
     if os.path.isdir(path) or os.path.isdir(partial):
         folder, name = os.path.split(path)

@@ -92,6 +92,9 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         names = (error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "blosc2").split()
         what = " ".join(printable(error.format_message()).split())
+        if isinstance(error, click.MissingParameter) and error.ctx and error.param and error.param.nargs < 0:
+            # Which one of several is missing cannot be told.
+            what = f"an argument is missing of {' '.join(error.ctx.command.collect_usage_pieces(error.ctx)[1:])}"
         note(f"{' '.join(names)}: {what} (`{' '.join(names)} --help` tells what there is)")
         return error.exit_code
     except click.exceptions.Exit as done:

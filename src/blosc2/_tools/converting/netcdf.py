@@ -82,7 +82,8 @@ class NetCDF(conversion.Source):
             if defined:
                 attributes[DEFINED] = defined
             yield GroupItem(path or "/", attributes)
-            for name in sorted(group.variables):
+            # Those of axes first, so that where two names differ in case only, the axis keeps its own.
+            for name in sorted(group.variables, key=lambda name: (name not in group.dimensions, name)):
                 key, found = f"{path}/{name}", group.variables[name]
                 yield from _variable(key, found, partial(self._dataset_of, key, found))
 

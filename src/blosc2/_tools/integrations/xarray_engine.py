@@ -77,7 +77,7 @@ def stored_attributes(attributes: Mapping[Any, Any], where: str) -> dict[str, An
                 what = f"{'an array' if value.shape else 'a value'} of {value.dtype}"
             raise UnsupportedValueError(
                 f"attribute {name!r} of {where}: {what} cannot be stored; give numbers, texts, bytes, or lists, "
-                "tuples, dicts and arrays of these"
+                "tuples, dicts by texts, and arrays of these"
             )
         kept[name] = value
     return kept

@@ -551,10 +551,9 @@ class _GroupWriter:
         for name, variable in variables.items():
             where = f"variable {name!r}"
             digits = {DIGITS: variable.encoding[DIGITS]} if DIGITS in variable.encoding else {}
-            attributes = {
-                DIMENSIONS: list(variable.dims),
-                **xarray_engine.stored_attributes({**digits, **variable.attrs}, where),
-            }
+            stored = xarray_engine.stored_attributes({**digits, **variable.attrs}, where)
+            # An attribute of this name was copied, and may say what the dimensions were before.
+            attributes = {**stored, DIMENSIONS: list(variable.dims)}
             keywords = _keywords(variable, set(encoding.get(name, ())), where)
             if xarray_engine.is_of_dask(variable):
                 staged[name] = self._staged(variable.data, keywords, where), attributes
