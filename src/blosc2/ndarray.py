@@ -23,9 +23,16 @@ if TYPE_CHECKING:
     from blosc2._indexing import Chunks, OrthogonalIndex, Version
 
 
-def _are_rows(values: Any, geometry: Geometry) -> bool:
+def _are_rows(values: Any, layout: Any) -> bool:
     """Whether values are an array of rows for another one."""
-    return isinstance(values, NDArray) and values.ndim == geometry.ndim > 0 and values.shape[1:] == geometry.shape[1:]
+    if not isinstance(values, NDArray):
+        return False
+    geometry, dtype = layout[:2]
+    return (
+        values.ndim == geometry.ndim > 0
+        and values.shape[1:] == geometry.shape[1:]
+        and (dtype.names is None or values.dtype.names is not None)
+    )
 
 
 @never_freed
@@ -161,8 +168,9 @@ class NDArray(ReadableArray):
         Parameters
         ----------
         values : array_like
-            For an array of one axis, any number of items. For other arrays rows, as an array with the same axes (of
-            which the first says how many rows) or, for one row, without the first.
+            For an array of one axis, any number of items; as by `numpy.append`, more axes are flattened. For other
+            arrays rows, as an array with the same axes (of which the first says how many rows) or, for one row, without
+            the first.
         axis : int, default: 0
             Along another axis than the first, `values` has all axes of the array.
 
@@ -170,6 +178,9 @@ class NDArray(ReadableArray):
         ------
         ValueError
             The rows do not fit, or the array has no axes.
+        TypeError
+            The items of the array have fields, and `values` are plain numbers or a table of pandas: take its
+            ``to_records(index=False)``.
 
         Examples
         --------
@@ -185,14 +196,14 @@ class NDArray(ReadableArray):
         handle.require_writable()
         if axis:
             return self._append_along(axis, values)
-        if type(values) is not np.ndarray and not _are_rows(values, handle.layout[0]):
+        if type(values) is not np.ndarray and not _are_rows(values, handle.layout):
             # Not with the lock: they may read an array whose lock a thread has that reads this one.
             values = _arrays.items_of(handle, values, handle.layout[1], None)
         with handle.editing():
             rows: Any
             geometry: Geometry = handle.layout[0]
             dtype = handle.layout[1]
-            if _are_rows(values, geometry):
+            if _are_rows(values, handle.layout):
                 rows, chunks_with = values, _arrays.chunks_from
             else:
                 rows = _arrays.rows_to_append(_indexing.as_items(values, dtype, None), geometry.shape)

@@ -79,6 +79,49 @@ def test_fields(tmp_path: Path) -> None:
     np.testing.assert_array_equal(blosc2.open(tmp_path / "x.b2nd")["id"][:], np.arange(25))
 
 
+class Table:
+    """Gives its rows as a table of pandas does."""
+
+    def __init__(self, *rows: tuple[Any, ...]) -> None:
+        self.rows = rows
+
+    def __array__(self, *_: Any, **__: Any) -> np.ndarray[Any, Any]:
+        return np.array(self.rows, object if isinstance(self.rows[0][0], str) else None)
+
+
+@pytest.mark.parametrize("more", [
+    Table((30, 81.0), (40, 90.0)), Table(("Ada", 81.0), ("Bo", 90.0)), np.ones((2, 2)), np.ones((2, 2), object),
+    [[30, 81.0], [40, 90.0]], [30, 81.0], np.zeros(2), 5, blosc2.zeros(2), blosc2.zeros((3, 2)),
+], ids=lambda more: f"{type(more).__name__}{np.shape(more)}")  # fmt: skip
+@pytest.mark.parametrize("shape", [(2,), (1, 2)])
+def test_numbers_are_no_records(shape: tuple[int, ...], more: Any, tmp_path: Path) -> None:
+    """NumPy would fill all fields of a record with each."""
+    rows = np.array([(61, 70.5), (7, 22)], "i8,f8").reshape(shape)
+    array = blosc2.asarray(rows, urlpath=tmp_path / "x.b2nd")
+    with pytest.raises(TypeError, match=r"to_records\(index=False\)"):
+        array.append(more)
+    np.testing.assert_array_equal(array[:], rows)
+
+
+@pytest.mark.parametrize("more", [
+    [(30, 81.0), (40, 90.0)], [[(30, 81.0), (40, 90.0)]], np.array([(30, 81.0), (40, 90.0), None], object)[:2],
+    np.array([(30, 81), (40, 90)], "i2,i2"), blosc2.asarray(np.array([(30, 81), (40, 90)], "i8,f8")),
+], ids=lambda more: f"{type(more).__name__}{np.shape(more)}")  # fmt: skip
+def test_records(more: Any) -> None:
+    array = blosc2.asarray(np.array([(61, 70.5)], "i8,f8"))
+    for none in ([], np.zeros(0)):
+        assert array.append(none) == 1
+    assert array.append((7, 22)) == 2
+    assert array.append(more) == 4
+    assert array[:].tolist() == [(61, 70.5), (7, 22.0), (30, 81.0), (40, 90.0)]
+
+
+def test_more_axes_are_flattened() -> None:
+    array = blosc2.arange(2)
+    assert array.append([[2, 3], [4, 5]]) == 6
+    assert array[:].tolist() == [0, 1, 2, 3, 4, 5]
+
+
 @pytest.mark.parametrize("place", ["memory", "file", "leaf"])
 @pytest.mark.parametrize("axis", [1, 2, -1, -3, 0])
 def test_along_another_axis(place: str, axis: int, tmp_path: Path) -> None:

@@ -19,12 +19,14 @@ _SCALARS: Final = (int, float, bool, complex)
 def as_items(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...] | None) -> np.ndarray[Any, Any]:
     """A value as an array of this dtype and shape, cast and broadcast as NumPy does on assignment.
 
-    Without a shape it keeps its own.
+    Without a shape it keeps its own, and numbers are not taken for records: each would fill all fields of one.
     """
     if type(value) is not np.ndarray and hasattr(type(value), "__array__"):
         _refuse_mask(value)
         value = plain(value)
     if not (isinstance(value, np.ndarray) and value.dtype == dtype):
+        if shape is None and dtype.names is not None:
+            _require_records(value)
         if dtype.names is not None and not isinstance(value, np.ndarray):
             value = np.array(value, dtype)  # tuples are items there, so only NumPy knows the shape
         else:
@@ -69,6 +71,21 @@ def lossless(value: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
     if array.dtype.kind in "SU" and array is not value:
         _check_ends(value)
     return array
+
+
+def _require_records(value: Any) -> None:
+    while isinstance(value, list) and value:
+        value = value[0]
+    if isinstance(value, np.ndarray) and value.dtype == object and value.size:
+        value = value.flat[0]
+    if isinstance(value, tuple):
+        return
+    items = np.asarray(value)
+    if items.dtype.names is None and items.size and (items is value or not items.ndim):
+        raise TypeError(
+            "the items have fields, and what is given has none: give records, such as tuples in a list; of a table "
+            "take table.to_records(index=False)"
+        )
 
 
 def _refuse_mask(value: Any) -> None:
