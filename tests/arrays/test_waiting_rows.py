@@ -639,14 +639,37 @@ def test_reads_of_what_cannot_be_published_try_that_now_and_then(
         assert costs.count == tried + 1
 
 
-@pytest.mark.parametrize("act", [lambda a: a.flush(), lambda a: a.append(rows_of(40))])
-def test_the_error_says_where_the_rows_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: Any) -> None:
+@pytest.mark.parametrize(("act", "again"), [(lambda a: a.flush(), False), (lambda a: a.append(rows_of(40)), True)])
+def test_the_error_says_where_the_rows_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: Any, again: bool
+) -> None:
     array = new(tmp_path / "x.b2nd")
     array.append(rows_of(1))
     failing(monkeypatch, OSError(errno.ENOSPC, "No space left on device"))
     with pytest.raises(OSError, match=r"still in memory, where reads and save\(\) find it: call flush\(\)") as raised:
         act(array)
     assert (raised.value.errno, raised.value.filename) == (errno.ENOSPC, str(tmp_path / "x.b2nd"))
+    assert ("this change was not made: make it again" in str(raised.value)) is again
+
+
+@pytest.mark.parametrize(("act", "waits"), [(act, waits) for waits in (False, True) for act in (
+    lambda a: a.append(rows_of(1)), lambda a: a.__setitem__(1, 9), lambda a: a.resize((5, 8)),
+    lambda a: a.attrs.__setitem__("unit", "mm"),
+)] + [(lambda a: a.append(rows_of(40)), True), (lambda a: a.compact(), True)])  # fmt: skip
+def test_the_error_says_what_becomes_of_the_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: Any, waits: bool
+) -> None:
+    array = new(tmp_path / "x.b2nd", 3)
+    if waits:
+        array.append(rows_of(1))
+    monkeypatch.setattr(changeable.FileHandle, "is_due", True)
+    monkeypatch.setattr(changeable.Costs, "is_cheap", lambda *_: False)
+    failing(monkeypatch, OSError(errno.ENOSPC, "No space left on device"))
+    with pytest.raises(OSError, match="this change was not made: make it again") as raised:
+        act(array)
+    assert ("still in memory" in str(raised.value)) is waits
+    np.testing.assert_array_equal(array[:], np.concatenate([rows_of(3), rows_of(int(waits))]))
+    assert "unit" not in array.attrs
 
 
 @pytest.mark.parametrize("how", [[], ["-W", "error"]])

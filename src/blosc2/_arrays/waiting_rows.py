@@ -159,7 +159,7 @@ def keep_rows(handle: Any, before: Geometry, geometry: Geometry, first: int, row
     `RuntimeError` if the array has no longer the geometry that it had `before`: a handler of signals changed it.
     """
     if handle.waiting is not None and handle.waiting.was_tried:
-        handle.settle()  # nothing is added to what may be in the file already
+        handle.settle(of_change=True)  # nothing is added to what may be in the file already
     array = (handle.waiting or handle).array
     old: Geometry = array[0]
     length = old.shape[0]
@@ -169,7 +169,7 @@ def keep_rows(handle: Any, before: Geometry, geometry: Geometry, first: int, row
     waiting = handle.waiting
     # One that is empty is there since an interrupt, and may be of an older version.
     if not waiting or not isinstance(waiting, WaitingRows) or waiting.grows != grows or not waiting.owner.is_here:
-        handle.settle()
+        handle.settle(of_change=True)
         if not _can_wait(handle, old):
             return False
         waiting = WaitingRows(handle, grows=grows)

@@ -442,7 +442,9 @@ _MOST_CHANGES: Final = 1 << 15
 _MOST_IN_ALL: Final = 64 << 20
 
 
-#: What an error says of changes that wait on after it.
+#: What an error says of the change that it befell.
+NOT_MADE: Final = "this change was not made: make it again when the reason is gone"
+#: What it says of changes that wait on after it.
 STILL_WAITS: Final = (
     "what waits to be published is still in memory, where reads and save() find it: call flush() when the reason is "
     "gone (free space, for example), or save it elsewhere"
@@ -1036,7 +1038,7 @@ class FileHandle(Drafting):
             while True:
                 try:
                     if is_changing or waiting is None or not waiting.is_shown_here or self._costs.is_cheap(ALLOWANCE):
-                        self.settle()
+                        self.settle(of_change=is_changing)
                 except (OSError, MemoryError) as error:
                     if is_changing or self.waiting is None:
                         raise
@@ -1106,7 +1108,7 @@ class FileHandle(Drafting):
         waiting = self.waiting
         # One that is empty is there since an interrupt, and may be of an older version.
         if not waiting or type(waiting) is not WaitingEntries or waiting.was_tried or not waiting.owner.is_here:
-            self.settle()
+            self.settle(of_change=True)
             waiting = WaitingEntries(self)
             self.wait(waiting)
         self.keep(waiting, changes)
@@ -1122,11 +1124,14 @@ class FileHandle(Drafting):
             if waiting.is_much or self.is_due or waiting.nbytes * len(_waiting) > _MOST_IN_ALL:
                 try:
                     self._settle(waiting, forget=True)
-                except BaseException:
-                    if self.waiting is waiting and not waiting.was_tried:  # after an interrupt they may be in the file
+                except BaseException as error:
+                    # After an interrupt they may be in the file.
+                    is_taken_back = self.waiting is waiting and not waiting.was_tried
+                    if is_taken_back:
                         waiting.take_back(before)
                         if not waiting:
                             self.show_again()
+                    self._explain(error, of_change=is_taken_back, of_others=bool(before))
                     raise
 
     def waits_for(self, file: os.stat_result, real: str) -> bool:
@@ -1179,17 +1184,33 @@ class FileHandle(Drafting):
         old, new = before.source.identity, shown.source.identity
         return old is None or new is None or old[:2] != new[:2] or shown.header_bytes() != before.header_bytes()
 
-    def settle(self, *, forget: bool = True) -> None:
+    def settle(self, *, forget: bool = True, of_change: bool = False) -> None:
         """Publish what waits, if anything does. After an error it waits on, unless the error says that it is lost.
 
-        `forget` is for the user of the handle, whose error says what becomes of it. Otherwise it waits on even where it
-        is lost. In the middle of a publication of this thread nothing is done.
+        `forget` is for the user of the handle, whose error says what becomes of it, and of the change that needs this.
+        Otherwise it waits on even where it is lost. In the middle of a publication of this thread nothing is done.
         """
         with self._lock:
             waiting = self.waiting
             if waiting is not None and not self._busy.is_own:
                 with self._busy:
-                    self._settle(waiting, forget=forget)
+                    try:
+                        self._settle(waiting, forget=forget)
+                    except (OSError, MemoryError, FormatError) as error:
+                        if forget:
+                            self._explain(error, of_change=of_change)
+                        raise
+
+    def _explain(self, error: BaseException, *, of_change: bool, of_others: bool = True) -> None:
+        """Say what becomes of a change that could not be published, and of others that waited before it."""
+        if is_lost(error):
+            if of_others and self.waiting is None:
+                explain(error, "changes that waited to be published are lost")
+        elif isinstance(error, (OSError, MemoryError)):
+            if of_change:
+                explain(error, NOT_MADE)
+            if of_others and self.waiting is not None:
+                explain(error, STILL_WAITS)
 
     def _settle(self, waiting: Waiting, *, forget: bool) -> None:
         if not waiting.owner.is_here:
@@ -1221,12 +1242,9 @@ class FileHandle(Drafting):
                 update.settle()
                 self._publish(update, fresh=False, durable=False)
             self._tell_published()
-        except (OSError, MemoryError, FormatError) as error:
-            if forget and is_lost(error):
+        except FormatError:
+            if forget:
                 self.show_again()  # to try again would be of no use
-                explain(error, "changes that waited to be published are lost")
-            elif forget:
-                explain(error, STILL_WAITS)
             raise
 
     def settle_now(self) -> bool:
