@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pydoc
+import re
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,22 @@ def test_stores_say_what_to_write(tmp_path: Path, kind: Any, name: str) -> None:
         assert name not in dir(store)
         with pytest.raises(AttributeError, match=f"^'{kind.__name__}' has no {name}: "):
             getattr(store, name)
+
+
+@pytest.mark.parametrize("kind", [blosc2.EmbedStore, blosc2.DictStore, blosc2.TreeStore])
+def test_dir_and_help_of_stores_have_what_is_there(kind: Any) -> None:
+    names = dir(kind)
+    assert [name for name in names if not hasattr(kind, name)] == []
+    assert {"items", "update", "flush"} <= {*names}
+    assert re.search(r"^ \|  items\(", text := pydoc.plain(pydoc.render_doc(kind)), re.MULTILINE)
+    assert [name for name in OF_STORES if re.search(rf"^ \|  {name}\b", text, re.MULTILINE)] == []
+
+
+@pytest.mark.parametrize("kind", [blosc2.NDArray, blosc2.SChunk])
+def test_help_says_what_is_absent(kind: Any) -> None:
+    text = pydoc.plain(pydoc.render_doc(kind))
+    for name in OF_ARRAYS if kind is blosc2.NDArray else OF_CHUNKS:
+        assert re.search(rf"^ \|  {name}\n \|      Absent: \w", text, re.MULTILINE), name
 
 
 @pytest.mark.parametrize(

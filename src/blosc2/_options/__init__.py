@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from blosc2._options.threads import *
 else:
     __getattr__ = on_demand(__name__, {
-        "absent": "OF_ARRAYS OF_CHUNKS OF_STORES OPAQUE_KINDS explain_absent explain_name kind_in_words lacking needed "
-            "shown_names",
+        "absent": (
+            "Explained OF_ARRAYS OF_CHUNKS OF_STORES OPAQUE_KINDS explain_absent explain_name "
+            "kind_in_words lacking needed shown_names"
+        ),
         "block_cache": "BlockCacheStats block_cache_stats set_block_cache",
         "codecs": "PLUGIN_FORMAT Codec Filter Support check_meta lossy_codecs",
         "encoding": (

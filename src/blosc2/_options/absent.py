@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from abc import ABCMeta
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Never, TypeVar
 
@@ -176,13 +177,14 @@ def _advice_for(name: str) -> str:
 
 
 class Absent:
-    """In a class, a name that it does not have: the error says what to use instead, and `hasattr` says no.
+    """In a class, a name that it does not have: the error and `help` say what to use instead; `hasattr` says no.
 
     A `__getattr__` would do the same, and make every other attribute of the class slower.
     """
 
     def __init__(self, name: str, advice: str) -> None:
         self._name, self._advice = name, advice
+        self.__doc__ = f"Absent: {advice}."
 
     def __get__(self, owner: object, kind: type) -> Never:
         raise AttributeError(f"{kind.__name__!r} has no {self._name}: {self._advice}")
@@ -199,7 +201,14 @@ def explain_absent(advice: Mapping[str, str]) -> Callable[[type[Kind]], type[Kin
     return decorate
 
 
+class Explained(ABCMeta):
+    """Of classes with names that are only explained: `dir`, and with it `help` and completion, leaves these out."""
+
+    def __dir__(cls) -> list[str]:
+        return shown_names(cls, super().__dir__())
+
+
 def shown_names(kind: type, names: Iterable[str]) -> list[str]:
-    """What `dir` shows of an object of a class: not what is only explained."""
+    """What `dir` shows of a class, or of an object of it: not what is only explained."""
     absent = {name for base in kind.__mro__ for name, value in vars(base).items() if isinstance(value, Absent)}
     return sorted({*names} - absent)
