@@ -48,6 +48,28 @@ def test_a_file_that_is_no_store_stays(kind: Any, make: Any, name: str, tmp_path
     assert [file.name for file in tmp_path.iterdir()] == [name]
 
 
+@pytest.mark.parametrize("mode", "raw")
+@pytest.mark.parametrize(("made", "name", "kind", "says"), [
+    (blosc2.EmbedStore, "s.b2e", blosc2.TreeStore, r"an EmbedStore: blosc2\.EmbedStore opens it"),
+    (blosc2.EmbedStore, "s", blosc2.DictStore, r"an EmbedStore: blosc2\.EmbedStore opens it"),
+    (blosc2.TreeStore, "s.b2z", blosc2.EmbedStore, r"not an EmbedStore: the class that wrote it .* blosc2\.TreeStore"),
+    (blosc2.DictStore, "s.b2z", blosc2.EmbedStore, r"not an EmbedStore: the class that wrote it .* blosc2\.TreeStore"),
+])  # fmt: skip
+def test_a_store_of_another_class_is_called_one(
+    made: Any, name: str, kind: Any, says: str, mode: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    with made(path, mode="w") as store:
+        store["/a"] = [1]
+    before = path.read_bytes()
+    says = rf"this file is no ({kind.__name__}|TreeStore or DictStore), and is not replaced" if mode == "w" else says
+    with pytest.raises((blosc2.FormatError, FileExistsError), match=says) as caught:
+        kind(path, mode=mode)
+    assert "no store" not in str(caught.value)
+    assert "not a store" not in str(caught.value)
+    assert path.read_bytes() == before
+
+
 @pytest.mark.parametrize("kind", KINDS[:2], ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("contiguous", [True, False])
 @pytest.mark.parametrize("mode", "ra")
@@ -62,7 +84,7 @@ def test_an_array_is_not_called_damaged(kind: Any, contiguous: bool, mode: str, 
 def test_a_link_to_such_a_file(kind: Any, tmp_path: Path) -> None:
     text(tmp_path / "d.h5")
     (tmp_path / "link").symlink_to("d.h5")
-    with pytest.raises(FileExistsError, match="no store"):
+    with pytest.raises(FileExistsError, match="is not replaced"):
         kind(str(tmp_path / "link"), mode="w")
     assert (tmp_path / "d.h5").read_bytes()[:4] == b"\x89HDF"
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from blosc2 import _frames
 from blosc2._backends.key_rules import all_safe, is_safe
-from blosc2._backends.layout import FRAME_MAGIC, ByteRange, open_source
+from blosc2._backends.layout import AN_ARCHIVE, FRAME_MAGIC, ByteRange, is_archive, open_source
 from blosc2._core.allocation import allowed, too_much
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.sharing import item_of
@@ -208,7 +208,12 @@ def open_embedded(path: str, mmap_mode: str | None, old: Source | None = None, a
             raise FormatError("the file is empty, so it is no store", path=path)
         return source, 0, -1
 
-    return read_embedded(byte_range, verify)
+    try:
+        return read_embedded(byte_range, verify)
+    except FormatError as error:
+        if error.offset == 0 and is_archive(open_source(path, None)):
+            raise FormatError(AN_ARCHIVE, path=path, offset=0) from None
+        raise
 
 
 def read_embedded(open_byte_range: Callable[[], ByteRange], verify: bool | None = None) -> Embedded:

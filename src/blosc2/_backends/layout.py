@@ -86,6 +86,9 @@ FRAME_MAGIC = b"\x9e\xa8b2frame\0"
 ONLY_A_FRAME: Final = (
     "not a store but one frame, such as of an array: blosc2.open opens it, under a name that ends in .b2nd"
 )
+#: What errors say of stores of the other classes.
+AN_EMBED_STORE: Final = "this is an EmbedStore: blosc2.EmbedStore opens it, and blosc2.open if its name ends in .b2e"
+AN_ARCHIVE: Final = "this is an archive, not an EmbedStore: the class that wrote it opens it, such as blosc2.TreeStore"
 #: What an AppleDouble file begins with. On disks and in archives of others, macOS keeps attributes of "x" in such a
 #: "._x": it is no leaf, whatever its suffix. Leaves may be called so, too.
 APPLE_DOUBLE: Final = b"\0\5\x16\7"
@@ -94,6 +97,14 @@ APPLE_DOUBLE: Final = b"\0\5\x16\7"
 def may_be_attributes(name: str) -> bool:
     """Whether a file of this path or name, or of this key, may be an AppleDouble file."""
     return name.startswith("._", name.rfind("/") + 1)
+
+
+def kind_of_frame(source: Source) -> str:
+    """What an error says of a file that begins like a frame where there should be an archive."""
+    with suppress(FormatError):
+        if Frame.open(source).metalayer("b2embed") is not None:
+            return AN_EMBED_STORE
+    return ONLY_A_FRAME
 
 
 def is_archive(source: Source) -> bool:
@@ -213,9 +224,9 @@ def missing(path: str, how: str = "modes 'a' and 'w' create it") -> MissingFileE
     return MissingFileError(errno.ENOENT, f"No such file or directory: the store does not exist{why}", path)
 
 
-#: Why a new store does not replace a file.
+#: Why a new store, of these classes and with this suffix, does not replace a file.
 NOT_REPLACED: Final = (
-    "this file is no store, and is not replaced by one: remove it first, or give the store another name (.b2z, .b2e)"
+    "this file is no {}, and is not replaced by one: remove it first, or give the store another name ({})"
 )
 
 

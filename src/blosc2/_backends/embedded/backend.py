@@ -90,7 +90,7 @@ class EmbeddedBackend(Backend):
         if ".b2e" in (os.path.splitext(path)[1], os.path.splitext(str(self.called))[1]) or not os.path.isfile(path):
             return
         if os.path.getsize(path) and not self._is_store(path):
-            raise taken(path, NOT_REPLACED)
+            raise taken(path, NOT_REPLACED.format("EmbedStore", ".b2e"))
 
     def _is_store(self, path: str) -> bool:
         try:

@@ -111,7 +111,7 @@ class ZipBackend(TieredBackend):
         if ".b2z" in (os.path.splitext(path)[1] for path in (self.root, self.named)) or not os.path.isfile(self.root):
             return
         if os.path.getsize(self.root) and not self._is_store():
-            raise taken(self.root, NOT_REPLACED)
+            raise taken(self.root, NOT_REPLACED.format("TreeStore or DictStore", ".b2z"))
 
     def _is_store(self) -> bool:
         try:

@@ -13,9 +13,9 @@ from blosc2._backends.layout import (
     FRAME_MAGIC,
     LEAF_SUFFIXES,
     LOCK,
-    ONLY_A_FRAME,
     RESERVED,
     ByteRange,
+    kind_of_frame,
     open_source,
     pieces,
     unusual_name,
@@ -90,7 +90,7 @@ def open_version(path: str, mmap_mode: str | None, old: Source | None, advice: s
         except FormatError:
             if not retry.again(source.identity):
                 if source.size >= len(FRAME_MAGIC) and source.read(0, len(FRAME_MAGIC)) == FRAME_MAGIC:
-                    raise FormatError(ONLY_A_FRAME, path=path, offset=0) from None
+                    raise FormatError(kind_of_frame(source), path=path, offset=0) from None
                 raise
 
 
