@@ -133,7 +133,7 @@ class FormatError(ValueError, RuntimeError):
         super().__init__(legible(f"{location}: {reason}" if location else reason))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild_format_error, (type(self), self.reason, self.path, self.key, self.offset)
+        return _rebuild_format_error, (type(self), self.reason, self.path, self.key, self.offset), vars(self)  # notes
 
 
 def _rebuild_format_error(
@@ -176,7 +176,7 @@ class _PlacedError(Exception):
         return str(self.args[0])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild_placed_error, (type(self), self.reason, self.path, self.key)
+        return _rebuild_placed_error, (type(self), self.reason, self.path, self.key), vars(self)  # notes
 
 
 def _rebuild_placed_error(kind: type[_PlacedError], reason: str, path: str | None, key: str | None) -> _PlacedError:

@@ -88,6 +88,13 @@ def test_pickles_with_attributes(error, protocol):
             assert getattr(twin, name, None) == getattr(error, name, None)
 
 
+@pytest.mark.parametrize("kind", [blosc2.StaleHandleError, blosc2.ShortReadError, blosc2.ReadOnlyError])
+def test_pickles_with_notes(kind):
+    error = kind("why", path="x.b2nd")
+    error.add_note("more")
+    assert pickle.loads(pickle.dumps(error)).__notes__ == ["more"]
+
+
 # The published package 4.14.1 raises a RuntimeError for each.
 REFUSED = [
     lambda: blosc2.compress2(b"x" * 100, clevel=10),
