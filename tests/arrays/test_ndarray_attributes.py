@@ -462,10 +462,30 @@ def test_orthogonal_keys_pick_all_combinations(key: tuple[Any, ...]) -> None:
     assert (array[:] == changed).all()
 
 
+@pytest.mark.parametrize(
+    ("key", "whole"),
+    [
+        (([0, 2],), np.s_[[0, 2]]), ((..., [0, 2]), np.s_[:, :, [0, 2]]), (([2, 0], ..., 1), np.s_[[2, 0], :, 1]),
+        (([0, 2], ..., 1, slice(3)), np.s_[[0, 2], 1, :3]), (..., np.s_[:]), ((), np.s_[:]), (1, np.s_[1]),
+        (np.array([True, False, True]), np.s_[[0, 2]]),
+    ],
+)  # fmt: skip
+def test_orthogonal_keys_are_completed(key: Any, whole: Any) -> None:
+    items = np.arange(3 * 10 * 7).reshape(3, 10, 7)
+    array = blosc2.asarray(items, chunks=(2, 4, 7), blocks=(1, 4, 3))
+    assert_same(array.oindex[key], items[whole])
+    array.oindex[key] = -items[whole]
+    items[whole] = -items[whole]
+    assert_same(array[:], items)
+
+
 def test_orthogonal_keys_that_are_refused() -> None:
     array = blosc2.zeros((3, 4))
-    with pytest.raises(ValueError, match="each of the 2 axes"):
-        array.oindex[[1]]
+    with pytest.raises(ValueError, match="each of the 2 axes, not 3"):
+        array.oindex[[1], ..., [1], [1]]
+    for key in ((..., ...), (None, [1])):
+        with pytest.raises(IndexError, match="oindex takes no newaxis"):
+            array.oindex[key]
     with pytest.raises(IndexError):
         array.oindex[[5], [0]]
 

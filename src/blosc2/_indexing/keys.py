@@ -470,8 +470,11 @@ def orthogonal_selection(key: Any, shape: tuple[int, ...]) -> FancySelection:
         key = tuple(key)
     key = plain_key(key)
     keys = key if isinstance(key, tuple) else (key,)
-    if len(keys) != len(shape):
-        raise ValueError(f"oindex takes a key for each of the {len(shape)} axes, not {len(keys)}")
+    at = next((n for n, part in enumerate(keys) if part is Ellipsis), len(keys))
+    given = (*keys[:at], *keys[at + 1 :])
+    if len(given) > len(shape):
+        raise ValueError(f"oindex takes a key for each of the {len(shape)} axes, not {len(given)}")
+    keys = (*given[:at], *(slice(None),) * (len(shape) - len(given)), *given[at:])
     builder = _Builder(shape)
     indices: list[np.ndarray[Any, Any]] = []
     parts: list[int | None] = []
@@ -481,7 +484,7 @@ def orthogonal_selection(key: Any, shape: tuple[int, ...]) -> FancySelection:
             continue
         item = _plain(part)
         if not isinstance(item, np.ndarray):
-            raise IndexError(ONLY_THESE)
+            raise IndexError("oindex takes no newaxis (`None`), and one ellipsis (`...`)")
         if item.ndim > 1:
             raise IndexError(f"the key of axis {axis} has {item.ndim} axes; it may have one")
         if item.dtype.kind == "b":

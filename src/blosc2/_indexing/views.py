@@ -130,8 +130,8 @@ class NDField(Reducible):
 class OrthogonalIndex:
     """The result of `NDArray.oindex`: ``array.oindex[[0, 2], 1:3]`` selects rows 0 and 2 of columns 1 and 2.
 
-    A key has a list, integer array, boolean array, slice or integer for each axis; an integer drops its axis. A list of
-    such keys means a tuple of them.
+    A key has a list, integer array, boolean array, slice or integer for each axis; an integer drops its axis. Axes that
+    have none, at the end or where ``...`` stands, are taken whole. A list of such keys means a tuple of them.
     """
 
     def __init__(self, array: Any) -> None:
