@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -467,7 +468,16 @@ def test_cat_of_lists_and_super_chunks(folder: Path, run: Answer) -> None:
     assert run("cat", "c.b2frame", "1:3") == "[98 99]\n"
     run("cat", "o.b2frame", "0,1", code=2)
     assert "one axis" in run.err
-    run("cat", "a.b2nd", "[[0,1]]", code=2)
+
+
+@pytest.mark.parametrize("selection", ["[0,2]", "[0]", "[0,2], :", "[[0,2]]", "name"])
+@pytest.mark.parametrize("command", [["cat", "a.b2nd"], ["show", "a.b2nd"], ["tune", "a.b2nd", "--read"]])
+def test_lists_and_names_as_selections_are_refused(
+    folder: Path, run: Answer, command: list[str], selection: str
+) -> None:
+    assert run("cat", "a.b2nd", "[1:3]") == "[1 2]\n"
+    run(*command, selection, code=2)
+    assert re.search(r"list.*\snot\s+taken", run.err)
 
 
 def test_cat_of_an_array_larger_than_memory(folder: Path, run: Answer) -> None:

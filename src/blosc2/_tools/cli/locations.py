@@ -22,21 +22,25 @@ _INDEX = re.compile(r"-?\d+|\.\.\.|(-?\d+)?:(-?\d+)?(:(-?\d+)?)?")
 
 
 def parsed_selection(text: str) -> tuple[Any, ...]:
-    """A NumPy index from its text; only integers, slices and `...`."""
+    """A NumPy index from its text, in brackets or not; only integers, slices and `...`."""
     text = text.strip()
-    parts = [part.strip() for part in (text[1:-1] if text[:1] == "[" and text[-1:] == "]" else text).split(",")]
+    in_brackets = text[:1] == "[" and text[-1:] == "]"
+    parts = [part.strip() for part in (text[1:-1] if in_brackets else text).split(",")]
     if len(parts) > 1 and not parts[-1]:
         parts.pop()
     keys: list[Any] = []
     for part in parts:
         if not _INDEX.fullmatch(part):
-            raise click.BadParameter(f"{part!r} is no integer, slice or '...'", param_hint="SELECTION")
+            why = f"{part!r} is no integer, slice or '...'; lists and names of fields are not taken"
+            raise click.BadParameter(why, param_hint="SELECTION")
         if part == "...":
             keys.append(...)
         elif ":" in part:
             keys.append(slice(*(int(number) if number else None for number in part.split(":"))))
         else:
             keys.append(int(part))
+    if in_brackets and all(isinstance(key, int) for key in keys):
+        raise click.BadParameter(f"{text!r} is a list in NumPy, and lists are not taken", param_hint="SELECTION")
     return tuple(keys)
 
 

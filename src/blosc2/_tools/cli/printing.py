@@ -78,8 +78,8 @@ _VALUES = 256
 def cat(location: str, selection: str, kind: str, output: str | None, force: bool, everything: bool) -> None:
     """Print items of an array, bytes of a super-chunk, or values of a list.
 
-    SELECTION is a NumPy index such as '0:5, 3' or '..., ::10'; all items by default. Tables and .npy files are written
-    piece by piece, whatever their size.
+    SELECTION is a NumPy index of integers, slices and '...', such as '0:5, 3' or '..., ::10'; all items by default.
+    Tables and .npy files are written piece by piece, whatever their size.
     """
     output = None if output is None else new_output(output, force=force)
     key = locations.parsed_selection(selection)
@@ -247,10 +247,10 @@ def show(
 ) -> None:  # fmt: skip
     """Show a plane of an array as a picture.
 
-    SELECTION is a NumPy index such as '40, ::2, 100:300'. If it leaves more than two axes, those named y and x, or lat
-    and lon, are shown, else the two longest, in the middle of the others. Three or four uint8 on a last axis are
-    colours. Greys and colours are those of the plane and of up to 16 others; on a server, of small ones only. Large
-    planes are read with a step. What was read is said on stderr.
+    SELECTION is an index as cat takes it, such as '40, ::2, 100:300'. If it leaves more than two axes, those named y
+    and x, or lat and lon, are shown, else the two longest, in the middle of the others. Three or four uint8 on a last
+    axis are colours. Greys and colours are those of the plane and of up to 16 others; on a server, of small ones only.
+    Large planes are read with a step. What was read is said on stderr.
     """
     _check_options(span, percentiles, output)
     output = None if output is None else new_output(output, force=force)
