@@ -575,6 +575,38 @@ def test_fill_values_of_zarr(dtype: str, fill: Any, tmp_path: Path) -> None:
     assert dict(found.attrs) == {}
 
 
+@pytest.mark.parametrize(
+    ("dtype", "fill"), [("f4", np.nan), ("i4", -9), ("u1", 0), ("c16", 1 + 2j), ("S3", b"ab"), ("U3", "ab")]
+)
+def test_fill_values_of_zarr_arrays_with_names_of_axes(dtype: str, fill: Any, tmp_path: Path) -> None:
+    """In zarr 2 they stand for what is missing."""
+    zarr = pytest.importorskip("zarr")
+    group = zarr.create_group(tmp_path / "a.zarr", zarr_format=2)
+    group.create_array("x", shape=(4,), dtype=dtype, fill_value=fill).attrs["_ARRAY_DIMENSIONS"] = ["t"]
+    for source, target in (("a.zarr", "a.b2z"), ("a.b2z", "b.zarr"), ("b.zarr", "c.b2z")):
+        blosc2.convert(tmp_path / source, tmp_path / target, verify=True)
+    found = zarr.open_group(tmp_path / "b.zarr")["x"]
+    np.testing.assert_array_equal(found.fill_value, np.array(fill, dtype))
+    with blosc2.open(str(tmp_path / "a.b2z")) as first, blosc2.open(str(tmp_path / "c.b2z")) as last:
+        assert set(first["/x"].attrs) == {"_ARRAY_DIMENSIONS", "_FillValue"}
+        assert dtype[0] in "SU" or set(last["/x"].attrs) == set(first["/x"].attrs)
+
+
+@pytest.mark.parametrize("fill", [-9, 5])
+def test_a_fill_value_beside_what_stands_for_missing_items(fill: int, tmp_path: Path) -> None:
+    zarr, h5py = pytest.importorskip("zarr"), pytest.importorskip("h5py")
+    missing = np.int32(-9)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("x", (4,), "i4", fillvalue=fill).attrs["_FillValue"] = missing
+    for source, target in (("a.h5", "a.b2z"), ("a.b2z", "b.zarr"), ("b.zarr", "b.b2z"), ("b.b2z", "c.zarr")):
+        report = blosc2.convert(tmp_path / source, tmp_path / target, verify=True)
+        listed = ["attribute 'hdf5_fillvalue'"] if (target, fill) == ("b.zarr", missing) else []
+        assert [each.what for each in report.left_out + report.changed] == listed
+    for name in ("b.zarr", "c.zarr"):
+        found = zarr.open_group(tmp_path / name)["x"]
+        assert (found.fill_value, dict(found.attrs)) == (fill, {"_FillValue": missing})
+
+
 # ------------------------------------------------------------------ attributes that only have the names of known ones
 _KNOWN = (
     "_ARRAY_DIMENSIONS", "hdf5_userblock", "netcdf_unlimited", "hdf5_shape", "hdf5_enum", "hdf5_fillvalue",

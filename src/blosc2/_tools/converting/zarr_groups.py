@@ -31,6 +31,7 @@ from blosc2._tools.converting.conversion import (
     Target,
 )
 from blosc2._tools.converting.report import WHOLE, Changed, LeftOut
+from blosc2._tools.stores import equal_items
 
 # Files of a group that are none of its members.
 _METADATA = {"zarr.json", ".zgroup", ".zarray", ".zattrs", ".zmetadata"}
@@ -116,24 +117,30 @@ def _array(key: str, found: Any) -> Iterator[Item]:
         else:
             yield LeftOut(key, WHOLE, "it has items of variable length, which no array of numbers can hold")
         return
-    fill = found.fill_value
+    fill = None if found.fill_value is None else np.asarray(found.fill_value, dtype)
     if MISSING in attributes:
         attributes[MISSING] = _decoded_fill(attributes[MISSING], dtype)
     elif DIMENSIONS in attributes and found.metadata.zarr_format == _ZARR_2 and fill is not None:
-        attributes[MISSING] = np.asarray(fill, dtype)  # so has xarray it in zarr 2
-    elif fill is not None and np.asarray(fill, dtype).tobytes() != bytes(dtype.itemsize):
-        attributes[FILL] = conversion.storable(np.asarray(fill, dtype))
+        attributes[MISSING] = fill  # so has xarray it in zarr 2
+    missing = conversion.taken_item(dict(attributes), MISSING, dtype)
+    if fill is not None and fill.tobytes() != bytes(dtype.itemsize) and not _are_same(fill, missing):
+        attributes[FILL] = conversion.storable(fill)
     yield ArrayItem(key, found.shape, dtype, lambda box: np.asarray(found[box]), found.chunks, attributes)
 
 
 _ZARR_2: Final = 2
 
 
+def _are_same(fill: Any, missing: Any) -> bool:
+    """Whether one attribute tells the fill value and what stands for missing items: `NewZarr` gives both back."""
+    return missing is not None and bool(equal_items(np.asarray(fill), np.asarray(missing)))
+
+
 def _decoded_fill(stored: Any, dtype: np.dtype[Any]) -> Any:
     """What `encode_missing` has encoded, in the dtype of the array; anything else as it is."""
     try:
         if dtype.kind == "c" and isinstance(stored, list):
-            value: Any = complex(*[_decoded_fill(part, np.dtype("f8")).item() for part in stored])
+            value: Any = complex(*[_decoded_fill(part, np.dtype("f8")) for part in stored])
         elif dtype.kind == "f" and isinstance(stored, str):
             (value,) = struct.unpack("<d", base64.standard_b64decode(stored))
         else:
@@ -163,9 +170,10 @@ class NewZarr(Target):
 
     def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
         attributes = dict(item.attributes)
-        new = None
+        new = missing = None
         if isinstance(item, ArrayItem):
             new = conversion.taken_fill(attributes, item.dtype)
+            missing = conversion.taken_item(dict(attributes), MISSING, item.dtype)
             yield from conversion.encode_missing(item.key, attributes, item.dtype)
         unlimited = conversion.taken_names(attributes, UNLIMITED) if isinstance(item, GroupItem) else []
         defined = conversion.taken_names(attributes, DEFINED) if isinstance(item, GroupItem) else []
@@ -185,10 +193,12 @@ class NewZarr(Target):
                 yield LeftOut(item.key, WHOLE, "only lists of texts have a counterpart in zarr 3")
                 return
             item = ArrayItem.of(item.key, conversion.shaped_values(item.values, attributes))
-        how: dict[str, Any] = {}
+        how: dict[str, Any] = {} if missing is None else {"fill_value": missing}
         if new is not None:
             how["fill_value"] = new
             yield from conversion.retyped(item.key, FILL, item.attributes, new)
+            if _are_same(new, missing):
+                yield Changed(item.key, f"attribute {FILL!r}", f"{MISSING!r} tells it, too")
         if item.kept_chunks:
             how["chunks"] = item.kept_chunks
         native: Any = str if item.dtype.hasobject else item.dtype.newbyteorder("=")
