@@ -607,6 +607,20 @@ def test_a_fill_value_beside_what_stands_for_missing_items(fill: int, tmp_path: 
         assert (found.fill_value, dict(found.attrs)) == (fill, {"_FillValue": missing})
 
 
+@pytest.mark.parametrize(("target", "library"), [("b.h5", "h5py"), ("b.zarr", "zarr")])
+@pytest.mark.parametrize("name", ["_FillValue", "hdf5_fillvalue"])
+def test_a_number_as_the_fill_value_of_records(tmp_path: Path, name: str, target: str, library: str) -> None:
+    pytest.importorskip(library)
+    records = np.array([(1,), (2,)], [("a", "i4")])
+    with blosc2.TreeStore(tmp_path / "a.b2z", mode="w") as store:
+        store["/x"] = records
+        store["/x"].attrs[name] = 5
+    blosc2.convert(tmp_path / "a.b2z", tmp_path / target)
+    blosc2.convert(tmp_path / target, tmp_path / "c.b2z")
+    with blosc2.open(str(tmp_path / "c.b2z")) as back:
+        np.testing.assert_array_equal(back["/x"][...], records)
+
+
 # ------------------------------------------------------------------ attributes that only have the names of known ones
 _KNOWN = (
     "_ARRAY_DIMENSIONS", "hdf5_userblock", "netcdf_unlimited", "hdf5_shape", "hdf5_enum", "hdf5_fillvalue",

@@ -159,9 +159,9 @@ def taken_item(attributes: dict[str, Any], name: str, dtype: np.dtype[Any]) -> A
         value = value.reshape(())
         with np.errstate(all="ignore"):
             taken = value.astype(dtype)[()]
+        if not np.can_cast(value.dtype, dtype, "same_kind") and not (value.dtype.kind in "iuf" and taken == value):
+            return None
     except (KeyError, TypeError, ValueError, OverflowError):
-        return None
-    if not np.can_cast(value.dtype, dtype, "same_kind") and not (value.dtype.kind in "iuf" and taken == value):
         return None
     if value.dtype.kind in "SU" and np.asarray(taken).astype(value.dtype) != value:  # longer than items are
         return None
