@@ -563,6 +563,23 @@ def test_structured_items_in_zarr(tmp_path: Path) -> None:
     assert [each.what for each in report.changed] == ["the gaps between fields"]
 
 
+@pytest.mark.parametrize(("target", "library"), [("b.h5", "h5py"), ("b.nc", "netCDF4")])
+def test_arrays_of_texts_become_lists(tmp_path: Path, target: str, library: str) -> None:
+    """It is listed there and back; what would lose its end is left out."""
+    pytest.importorskip(library)
+    texts = np.array([["a", "\u00e9t\u00e9"], ["", "d"]])
+    odd = {"/zeros": np.array(["b", "a\0b"]), "/surrogates": np.array("\ud800")}
+    store_of(tmp_path / "a.b2z", {"/grid": texts, "/line": texts[0], **odd})
+    report = blosc2.convert(tmp_path / "a.b2z", tmp_path / target, verify=True)
+    assert [(each.key, each.what) for each in report.changed] == [("/grid", "the type <U3"), ("/line", "the type <U3")]
+    assert {(each.key, each.what) for each in report.left_out} == {(key, "all of it") for key in odd}
+    report = blosc2.convert(tmp_path / target, tmp_path / "c.b2z", verify=True)
+    assert [(each.key, each.what) for each in report.changed] == [("/grid", "its axes")]
+    with blosc2.open(str(tmp_path / "c.b2z")) as store:
+        assert (list(store), list(store["/grid"])) == (["/grid", "/line"], texts.reshape(-1).tolist())
+        assert store["/grid"].attrs["hdf5_shape"] == [2, 2]
+
+
 @pytest.mark.parametrize(("dtype", "fill"), [("f4", np.nan), ("i4", -9), ("f8", 2.5), ("?", True), ("u1", 7)])
 def test_fill_values_of_zarr(dtype: str, fill: Any, tmp_path: Path) -> None:
     zarr = pytest.importorskip("zarr")

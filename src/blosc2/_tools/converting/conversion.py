@@ -241,6 +241,17 @@ def as_json(key: str, attributes: Mapping[str, Any]) -> tuple[dict[str, Any], li
     return kept, left_out
 
 
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
+NO_TEXT = "a text has a zero character, at which it would end, or one that UTF-8 has not"
+
+
+def has_no_text(item: ArrayItem) -> bool:
+    """Whether an array has texts that formats with texts of any length cannot hold: see `NO_TEXT`."""
+    return any(_NO_TEXT.search(text) for box in boxes_of(item) for text in np.ravel(item.read(box)).tolist())
+
+
+#: What is said of arrays of texts in these formats.
+OF_TEXTS = "it became texts of any length, which come back as a list"
 #: What is said of attributes with tuples in formats that have none.
 OF_TUPLES = "tuples became lists"
 
@@ -313,18 +324,19 @@ class ArrayItem:
 
 
 class ObjectItem(NamedTuple):
-    """A list of texts, bytes or other small objects."""
+    """A list of texts, bytes or other small objects. Whether it had other axes than one in the source."""
 
     key: str
     values: list[Any]
     attributes: Mapping[str, Any]
+    had_axes: bool = False
 
     @classmethod
     def of(cls, key: str, items: Items, attributes: dict[str, Any]) -> Self:
         """The items of an array of objects, whose shape becomes an attribute if it has not one axis."""
         if items.ndim != 1:
             attributes[TEXT_SHAPE] = list(items.shape)
-        return cls(key, items.reshape(-1).tolist(), attributes)
+        return cls(key, items.reshape(-1).tolist(), attributes, items.ndim != 1)
 
 
 class GroupItem(NamedTuple):
@@ -713,6 +725,8 @@ class Target:
     surveys = False
     #: Whether it is a file of one array, and of nothing else.
     takes_one = False
+    #: Whether a list gets the axes back that its texts have had.
+    lists_have_axes = True
 
     def __init__(self, path: str, partial: str = "", kept: KeptChunks | None = None) -> None:
         self.partial, self.left_out = partial or partial_name(path, unique=True), list[LeftOut]()
@@ -1058,6 +1072,8 @@ def _take(item: Item, made: Target, report: ConversionReport, seen: set[str], pr
     if any(each.what == WHOLE for each in found):
         return False
     report.objects += isinstance(item, ObjectItem)
+    if isinstance(item, ObjectItem) and item.had_axes and not made.lists_have_axes:
+        report.changed.append(Changed(item.key, "its axes", f"a list has one; {TEXT_SHAPE!r} has their lengths"))
     if isinstance(item, ArrayItem):
         report.arrays += 1
         report.nbytes += item.nbytes

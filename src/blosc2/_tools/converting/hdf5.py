@@ -620,6 +620,8 @@ class NewHdf5(conversion.Target):
             if found is None:
                 yield LeftOut(item.key, WHOLE, why)
                 return
+            if item.dtype.kind == "U":
+                yield Changed(item.key, f"the type {item.dtype}", conversion.OF_TEXTS)
             if FILL in item.attributes and FILL not in attributes:
                 yield from conversion.retyped(item.key, FILL, item.attributes, found.fillvalue)
         names: Any = attributes.get(DIMENSIONS)
@@ -703,6 +705,8 @@ class NewHdf5(conversion.Target):
     def _new_dataset(self, item: ArrayItem, attributes: dict[str, Any]) -> tuple[Any, str]:
         names = attributes.pop(ENUM) if _is_enum(attributes.get(ENUM), item.dtype) else None
         is_text = item.dtype.kind == "U"
+        if is_text and conversion.has_no_text(item):
+            return None, conversion.NO_TEXT
         dtype: Any = item.dtype if names is None else h5py.enum_dtype(names, basetype=item.dtype)
         dtype = h5py.string_dtype() if is_text else dtype
         how: dict[str, Any] = {}

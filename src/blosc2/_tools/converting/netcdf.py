@@ -278,6 +278,11 @@ class NewNetCDF(Target):
         stored: Any = dtype.newbyteorder("=")
         if kind in "OU":
             stored = str
+            if kind == "U" and conversion.has_no_text(item):
+                yield LeftOut(item.key, WHOLE, conversion.NO_TEXT)
+                return
+            if kind == "U":
+                yield Changed(item.key, f"the type {dtype}", conversion.OF_TEXTS)
         elif kind == "S":
             stored, shape = np.dtype("S1"), shape if dtype.itemsize == 1 else (*shape, dtype.itemsize)
         elif kind == "b":

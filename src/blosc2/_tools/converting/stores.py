@@ -150,6 +150,7 @@ def _spared(item: ArrayItem, keywords: Mapping[str, Any]) -> dict[str, Any]:
 class _OurTarget(Target):
     """A target of this package, with keywords for its arrays."""
 
+    lists_have_axes = False
     _keywords: Mapping[str, Any]
 
     def as_written(self, item: Item) -> Item:
