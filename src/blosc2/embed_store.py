@@ -224,6 +224,7 @@ class EmbedStore(Store):
             table.pending.unwritten = True
             if not exists:  # an old file stays until there is something to replace it
                 publish.flush(table, durable=True)
+                backend.made = backend.identity
 
     @classmethod
     def _from_buffer(cls, buffer: Any, mode: str = "a", deserialize: str | None = None) -> Self:

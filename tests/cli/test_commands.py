@@ -166,6 +166,15 @@ def test_check_goes_on_after_what_is_missing(folder: Path, capfd: pytest.Capture
     assert "none.b2z" in err
 
 
+@pytest.mark.parametrize("target", ["new.b2e", "new.b2z", "new.b2d", "folder/new.b2e"])
+@pytest.mark.parametrize("source", ["s.b2z/none", "damaged.b2nd"])
+def test_a_copy_that_fails_leaves_no_new_store(folder: Path, run: Answer, source: str, target: str) -> None:
+    (folder / "damaged.b2nd").write_bytes((folder / "a.b2nd").read_bytes()[:50])
+    before = sorted(folder.rglob("*"))
+    assert failing(run, "cp", source, target)
+    assert sorted(folder.rglob("*")) == before
+
+
 @pytest.mark.parametrize("command", ["recompress", "compact"])
 def test_nothing_is_changed_if_a_location_is_missing(folder: Path, run: Answer, command: str) -> None:
     before = (folder / "s.b2z").read_bytes()
@@ -632,7 +641,7 @@ def test_where_a_table_cannot_lie_nothing_is_copied(with_table: Path, run: Answe
     assert "key '/tab': a ForeignObject cannot be stored" in failing(run, "cp", "t.b2z", "new.b2e")
     assert "a file takes one array" in failing(run, "cp", "t.b2z/tab", "new.b2nd")
     assert not os.path.exists("new.b2nd")
-    assert run("ls", "new.b2e") == ""
+    assert not os.path.exists("new.b2e")
 
 
 # ------------------------------------------------------------------ what lies on the disk

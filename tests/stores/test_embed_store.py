@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from itertools import pairwise
 from pathlib import Path
@@ -29,6 +30,21 @@ class TestFile(FileStoreContract):
 
 class TestMemory(StoreContract):
     kind = blosc2.EmbedStore
+
+
+@pytest.mark.parametrize("begun", ["", "flushed", "beside"])
+def test_a_new_store_goes_if_its_block_fails_before_anything_is_in_it(tmp_path: Path, begun: str) -> None:
+    path = tmp_path / "new" / "x.b2e"
+    with contextlib.ExitStack() as others, pytest.raises(ZeroDivisionError), blosc2.EmbedStore(path, mode="w") as store:
+        if begun == "flushed":
+            store["/a"] = [1]
+            store.flush()
+        if begun == "beside":
+            others.push(blosc2.EmbedStore(path, mode="a"))
+        store.transaction().__enter__()
+        raise ZeroDivisionError
+    assert [*tmp_path.rglob("*.b2e")] == ([path] if begun else [])
+    assert path.parent.exists() == bool(begun)
 
 
 def test_keys_keep_their_order(tmp_path: Path) -> None:

@@ -159,6 +159,9 @@ class Backend(ABC):
         self.embedded = None
         self._listings = []
 
+    def unmake(self) -> None:  # noqa: B027 - where the file is made when the store is opened
+        """Let `close` remove a new store of which nothing was published but that it is there."""
+
     @abstractmethod
     def abandon(self) -> None:
         """Forget the file that is being written: it belongs to another process."""

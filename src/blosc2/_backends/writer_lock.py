@@ -67,6 +67,7 @@ class WriterLock:
         "_creation",
         "_exclusive",
         "_is_tidy",
+        "_made",
         "_next",
         "descriptor",
         "owner",
@@ -81,6 +82,8 @@ class WriterLock:
         self._before = -1
         # What is locked instead of a store that is still to be made.
         self._creation: CreationLock | None = None
+        # The same, when the store was made.
+        self._made: CreationLock | None = None
         self.path = path
         self._is_tidy = False
         self.owner = Owner()
@@ -268,6 +271,7 @@ class WriterLock:
             return
         if self._creation is not None:
             self._creation.remove()
+            self._made = self._creation
         self._unlock(self._before)
         before, self._before, self._creation = self._before, -1, None
         os.close(before)
@@ -291,6 +295,12 @@ class WriterLock:
         taken, self._next = self._next, -1
         if taken >= 0:
             os.close(taken)
+
+    def unmake(self) -> None:
+        """Remove the file of the store that was made, and the folders that were made for it."""
+        self.owner.unlink(self.path)
+        if self._made is not None:
+            self._made.remove_folders()
 
     def release(self) -> None:
         """Let others in, until the next `acquire` if there is one. A second call does nothing."""

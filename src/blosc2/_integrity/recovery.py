@@ -34,7 +34,7 @@ from blosc2._options import absolute_path, check_new_name, local_path
 from blosc2._stores import Store, changes, table_of
 from blosc2.dict_store import DictStore
 from blosc2.embed_store import EmbedStore
-from blosc2.exceptions import FormatError, StoreLockedError, UnsupportedKindError, legible
+from blosc2.exceptions import FormatError, UnsupportedKindError, legible
 from blosc2.tree_store import TreeStore
 
 _VARIABLE: Final = 0x40
@@ -1114,23 +1114,15 @@ def write_store_to(path: str, values: Values, lost: Findings) -> tuple[str, ...]
         raise _nothing(lost)
     recovered = []
     # All of it or nothing: a part of what is whole would look like all of it.
-    try:
-        with _new_store(path, values._replace(leaves=leaves)) as store, store.transaction():
-            for key, byte_range in leaves.items():
-                try:
-                    changes.put(table_of(store), key, byte_range)
-                    recovered.append(key)
-                except ValueError as error:  # keys that exclude each other
-                    lost.add(str(error), key=key)
-            if values.registry and isinstance(store, DictStore):
-                table_of(store).pending.registry = values.registry
-    except (FileExistsError, StoreLockedError):  # somebody else made it meanwhile
-        raise
-    except BaseException:
-        if path.endswith(".b2e"):  # its file is made when it is opened
-            with suppress(FileNotFoundError):
-                Owner().unlink(path)
-        raise
+    with _new_store(path, values._replace(leaves=leaves)) as store, store.transaction():
+        for key, byte_range in leaves.items():
+            try:
+                changes.put(table_of(store), key, byte_range)
+                recovered.append(key)
+            except ValueError as error:  # keys that exclude each other
+                lost.add(str(error), key=key)
+        if values.registry and isinstance(store, DictStore):
+            table_of(store).pending.registry = values.registry
     return tuple(recovered)
 
 

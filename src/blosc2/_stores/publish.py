@@ -556,6 +556,8 @@ def leave(store: Store, error: BaseException | None) -> None:
         with _among_threads(table):
             if not (table.has_changes or store.closed or table.handles_beside(store)):
                 drop(table)  # a new store is not made, and an old one not emptied, for nothing
+                if session.sharing is None:  # else others may use it already
+                    table.backend.unmake()
             store.close()
     finally:
         # What could not be published by now never will be.

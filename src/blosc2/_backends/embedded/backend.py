@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from blosc2 import _files
@@ -60,6 +61,9 @@ class EmbeddedBackend(Backend):
             import_now("blosc2._backends.embedded")
         # Identity of the file when it was last read or written here.
         self.identity: tuple[int, ...] | None = None
+        #: That of the file that was made when the store was opened, and whether `close` removes it.
+        self.made: tuple[int, ...] | None = None
+        self._goes = False
         self._file = None if root is None or lock is None else frames.file.EmbeddedFile(root, lock)
         # What was published and is not shown yet: the map of values, or in memory the whole frame.
         self._entries: dict[str, dict[str, Any]] | None = None
@@ -165,6 +169,12 @@ class EmbeddedBackend(Backend):
     def close(self) -> None:
         super().close()
         self._entries = self._composed = None
+        if self._goes and self.lock is not None:
+            with suppress(OSError):
+                self.lock.unmake()
+
+    def unmake(self) -> None:
+        self._goes = self.made is not None and file_identity(str(self.root)) == self.made
 
     def abandon(self) -> None:
         self._waiting = None

@@ -317,14 +317,8 @@ def _publish(target: Any, path: str | None, arrays: Mapping[str, NDArray], mode:
         _set_all(target, arrays, mode)
         return
     is_new = not os.path.lexists(path)
-    store = new_store(path, "a") if is_new else open_path(path, mode="a")
-    try:
+    with new_store(path, "a") if is_new else open_path(path, mode="a") as store:
         _set_all(store, arrays, mode)
-    except BaseException:
-        store.discard()
-        raise
-    finally:
-        store.close()
 
 
 def _set_all(store: Any, arrays: Mapping[str, NDArray], mode: str) -> None:
