@@ -101,10 +101,14 @@ def test_new_objects_on_servers(folder: Path, run: Answer) -> None:
     for name in ("x.b2nd", "n.b2nd"):
         np.testing.assert_array_equal(blosc2.open(f"memory://new/{name}")[:], RAW)
     for command in (["cp", "s.b2z"], ["pack", "s.b2z"], ["import", "n.npy"]):
-        assert "exists" in failing(run, *command, "memory://new/copy.b2z")
+        said = failing(run, *command, "memory://new/copy.b2z")
         if command[0] == "cp":  # which would add to a store
-            assert "exists" in failing(run, *command, "memory://new/copy.b2z", "--force")
+            assert "exists, and cp would add to it" in said
+            assert "'blosc2 pack --force' replaces" in said
+            assert failing(run, *command, "memory://new/copy.b2z", "--force") == said
         else:
+            ends = "exists; --force replaces it", "exists: -f replaces it; name another one"
+            assert said.endswith(ends)
             run(*command, "memory://new/copy.b2z", "--force")
     run("cp", "a.b2nd", "memory://new/x.b2nd", "--force")
     assert "leaf" in run("cp", "s.b2z/age", "memory://new/other.b2z?sig=secret") + run.err

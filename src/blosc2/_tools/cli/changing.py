@@ -22,6 +22,7 @@ from blosc2._tools.cli.tuning import GOAL_NAMES
 from blosc2._tools.converting.conversion import FORMATS, convert
 from blosc2._tools.stores import STORES, attributes_of, new_store, opened, same_value
 from blosc2.embed_store import EmbedStore
+from blosc2.exceptions import ExistingFileError
 from blosc2.storage import Codec
 from blosc2.tree_store import TreeStore
 
@@ -51,7 +52,7 @@ def cp(sources: tuple[str, ...], target: str, force: bool, timeout: float) -> No
 
     TARGET is a store or a group, which takes each SOURCE under its last name, a new key in a store, or a file such
     as scan.b2nd. A target that ends in '/' is a group. Compressed chunks are copied as they are. A SOURCE may be a URL,
-    and so may TARGET: what is there is written as a whole.
+    and so may TARGET: what is there is written as a whole, and replaces no store.
     """
     place = locations.path_of(target)
     if not isinstance(place, RemotePath):
@@ -60,8 +61,17 @@ def cp(sources: tuple[str, ...], target: str, force: bool, timeout: float) -> No
     where = locations.located(target)
     if where.key:
         raise LocationError(f"{where.path} is on a server, where nothing is changed: put a whole new store there")
-    with uploaded(place, replace=force and place.suffix not in STORES) as local:  # to a store, cp adds
-        _copy(sources, local, force=force, timeout=timeout, shown=str(place))
+    is_store = place.suffix in STORES
+    try:
+        with uploaded(place, replace=force and not is_store) as local:
+            _copy(sources, local, force=force, timeout=timeout, shown=str(place))
+    except ExistingFileError as error:
+        if not is_store:
+            raise
+        raise LocationError(
+            f"{place}: the store exists, and cp would add to it, which is not done on a server: 'blosc2 pack --force' "
+            "replaces a .b2z; or give the new store another name"
+        ) from error
 
 
 def _copy(sources: tuple[str, ...], target: str, *, force: bool, timeout: float, shown: str = "") -> None:
@@ -429,7 +439,7 @@ def _no_target(sources: tuple[str, ...], target: str) -> str:
 
 def _to_add(source: str, target: str, place: str | None = None) -> str:
     """How a source gets into a store that there is."""
-    if not target.rstrip("/").endswith(_OURS):
+    if not target.rstrip("/").endswith(_OURS) or scheme_of(target) not in (None, "file"):
         return "name another one"
     name = os.path.splitext(os.path.basename(source.rstrip("/")))[0]
     words = ["blosc2", "import", source, target, "--into", place or f"/{name}"]

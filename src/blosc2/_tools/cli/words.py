@@ -11,7 +11,7 @@ _WORDS = (
     (r"blosc2\.convert\('(.*?)', '(.*?)'\)", r"blosc2 import \1 \2"),
     (r"DictStore\.to_b2z", "'blosc2 pack'"),
     (r"credentials in storage_options", "ones with --storage-option"),
-    (r"overwrite=True replaces it|mode='w' replaces it, blosc2\.open opens it", "--force replaces it"),
+    (r"(mode='w' or )?overwrite=True replaces it|mode='w' replaces it, blosc2\.open opens it", "--force replaces it"),
     (r": open it with mode='r'", ""),
     (r"with fill=0 the others are recovered", "--fill 0 recovers the others"),
     (r"give fill=0", "give --fill 0"),
