@@ -580,6 +580,21 @@ def test_a_reader_that_stops_is_no_error(folder: Path) -> None:
     assert listing.wait() == 0
 
 
+@pytest.mark.parametrize("closed", [[1], [2], [0, 1, 2]])
+@pytest.mark.parametrize(("command", "code"), [
+    ("check s.b2z", 0), ("check damaged.b2z", 1), ("cp s.b2z new.b2z", 0), ("compact s.b2z", 0), ("stats s.b2z", 0),
+    ("cat s.b2z/age", 0), ("cat -f npy s.b2z/age", 0), ("show s.b2z/age", 0), ("ls none.b2z", 2),
+])  # fmt: skip
+def test_closed_streams_are_no_error(folder: Path, closed: list[int], command: str, code: int) -> None:
+    (folder / "damaged.b2z").write_bytes((folder / "s.b2z").read_bytes()[:-100])
+    shell = " ".join([f"{sys.executable} -m blosc2 {command}", *(f"{number}>&-" for number in closed)])
+    done = subprocess.run(["sh", "-c", shell], capture_output=True, check=False)
+    assert done.returncode == code
+    assert b"NoneType" not in done.stderr + done.stdout
+    if command.startswith("cp"):
+        np.testing.assert_array_equal(blosc2.open("new.b2z")["/age"][:], np.arange(3))
+
+
 def test_completion_of_shells(folder: Path) -> None:
     for shell in ("bash", "zsh", "fish"):
         assert "_BLOSC2_COMPLETE" in program("completion", shell).stdout

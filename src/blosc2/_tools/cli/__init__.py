@@ -32,6 +32,9 @@ __all__ = ["main"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed, as by "2>&-": else the next file would get its descriptor
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115 - to the end
     for_any_encoding(sys.stdout, sys.stderr)  # nor need file names be text
     try:
         import click
