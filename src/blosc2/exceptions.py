@@ -337,7 +337,7 @@ def _rebuild_unsafe_error(
 _CODEC_ERRORS = {
     -1: "general failure",
     -2: "the compressed stream is damaged",
-    -3: "the data is damaged, or nothing that this codec takes",
+    -3: "nothing that this codec takes, or damaged data",
     -4: "out of memory",
     -5: "the input is too short",
     -6: "the output has too little room",

@@ -161,7 +161,7 @@ class CParams(_Parameters):
     ----------
     codec : Codec or int
     codec_meta : int
-        Its meaning depends on the codec. Negative numbers are stored as their byte.
+        What it is, the table of `Codec` says. Negative numbers are stored as their byte.
     clevel : int
         0 (store only) to 9.
     use_dict : bool
@@ -175,7 +175,7 @@ class CParams(_Parameters):
     filters : list of Filter or int
         Up to six, applied first to last; missing ones are NOFILTER.
     filters_meta : list of int
-        One for each filter, 0 to 127. For BYTEDELTA, 0 means the typesize.
+        One for each filter, 0 to 127; what they are, the table of `Filter` says.
     tuner : Tuner or int
 
     Raises

@@ -60,7 +60,15 @@ def test_pages_name_all(page: str) -> None:
 
 @pytest.mark.parametrize(
     ("codec", "meta", "fits"),
-    [("ZFP_RATE", 100, True), ("ZFP_RATE", 101, False), ("NDLZ", 4, True), ("NDLZ", 5, False), ("ZSTD", 255, True)],
+    [
+        ("ZFP_RATE", 100, True),
+        ("ZFP_RATE", 101, False),
+        ("ZFP_RATE", 0, False),
+        ("ZFP_PREC", 0, False),
+        ("NDLZ", 4, True),
+        ("NDLZ", 5, False),
+        ("ZSTD", 255, True),
+    ],
 )
 def test_metas_of_codecs(codec: str, meta: int, fits: bool) -> None:
     if fits:

@@ -101,7 +101,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], tuple[str, ...]]] = {
         exceptions.CompressionError, ("a filter failed", "use another codec or other filters in cparams={...}"),
     ),
     "a codec for other items": (
-        lambda: blosc2.asarray(np.arange(300.0), cparams={"codec": blosc2.Codec.NDLZ}),
+        lambda: blosc2.asarray(np.arange(300.0), cparams={"codec": blosc2.Codec.NDLZ, "codec_meta": 4}),
         exceptions.CompressionError, ("nothing that this codec takes", "use another codec"),
     ),
     "a field that is not there": (

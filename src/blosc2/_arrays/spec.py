@@ -43,7 +43,7 @@ from blosc2._frames import (
     with_choice,
     with_padding,
 )
-from blosc2._options import FIELDS, Encoding, Precision, compress, encoding_of, fields_of
+from blosc2._options import FIELDS, Encoding, Precision, check_metas, compress, encoding_of, fields_of
 from blosc2.storage import (
     MAX_BLOCKSIZE,
     MAX_OVERHEAD,
@@ -295,7 +295,9 @@ class ArrayPlan:
             else:
                 found.typesize, found.blocksize = itemsize, blocksize
             encoding = encoding_of(found, found.typesize, found.blocksize)
-        check_lossy_codec(found, self.dtype)
+        check_lossy_codec(found, self.dtype, self.geometry.ndim)
+        if cparams is not None:
+            check_metas(encoding)
         return found, encoding
 
     def write(self, chunks: Iterable[AnyChunk], *, vlmeta: dict[str, bytes] | None = None) -> FrameHandle:

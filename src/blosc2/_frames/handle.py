@@ -26,6 +26,7 @@ from blosc2._frames.dtypes import parse_dtype
 from blosc2._options import (
     Encoding,
     RemotePath,
+    check_metas,
     declared_encoding,
     encoding_of,
     get_nthreads,
@@ -246,6 +247,7 @@ class FrameHandle:
 
     @cparams.setter
     def cparams(self, value: CParams) -> None:
+        check_metas(encoding_of(value, value.typesize, value.blocksize))
         self.change_options(cparams=value)
 
     def forget_cparams(self) -> None:

@@ -39,6 +39,7 @@ from blosc2._options import (
     Encoding,
     Support,
     check_meta,
+    check_metas,
     compressed,
     declared_encoding,
     fields_of,
@@ -49,6 +50,7 @@ from blosc2.exceptions import FormatError, ParameterError
 from blosc2.storage import (
     ARRAY_KEYWORDS,
     SCHUNK_KEYWORDS,
+    Codec,
     CParams,
     DParams,
     Filter,
@@ -109,9 +111,10 @@ def _encode_in_threads(encoding: Encoding, view: memoryview, nthreads: int) -> b
 
 
 def check_for_bytes(encoding: Encoding) -> None:
-    """Refuse parameters that work on arrays only, not on bytes."""
+    """Refuse parameters that work on arrays only, not on bytes, and impossible metas."""
     if encoding.needs_geometry:
         raise ParameterError("this codec or filter works on the blocks of arrays, not on bytes: use asarray with it")
+    check_metas(encoding)
 
 
 def forget_encoders() -> None:
@@ -136,8 +139,11 @@ _MOST: Final = 64
 _usable: dict[tuple[Any, ...], None] = free_in_child({})
 
 
-def check_lossy_codec(cparams: CParams, dtype: np.dtype[Any]) -> None:
-    """Refuse items of other dtypes than the codec works on: decoded, they would be noise."""
+def check_lossy_codec(cparams: CParams, dtype: np.dtype[Any], ndim: int | None = None) -> None:
+    """Refuse items of other dtypes than the codec works on: decoded, they would be noise.
+
+    With `ndim`, refuse a rate, too, that is so low that nothing but zeros is stored.
+    """
     if cparams.codec not in LOSSY_CODECS:
         return
     dtypes = cparams.codec.facts.dtypes
@@ -146,6 +152,14 @@ def check_lossy_codec(cparams: CParams, dtype: np.dtype[Any]) -> None:
         raise ParameterError(f"{cparams.codec.name} compresses {names} of native byte order only, not {dtype}")
     if any(item is not Filter.NOFILTER for item in cparams.filters):
         raise ValueError(f"{cparams.codec.name} works on the numbers themselves: pass filters=[] with it")
+    if cparams.codec is Codec.ZFP_RATE and ndim is not None:
+        # Of the bits of its 4 items along each axis, the exponent and two more come first.
+        least = -(-100 * (11 if dtype.itemsize == 4 else 14) // (8 * dtype.itemsize * 4 ** max(ndim, 1)))
+        if cparams.codec_meta < least:
+            raise ParameterError(
+                f"codec_meta is {cparams.codec_meta} percent for ZFP_RATE: below {least} it keeps nothing of {dtype} "
+                f"in {ndim}-D, and 100 is the most"
+            )
 
 
 def check_declared(frame: Frame, dtype: np.dtype[Any] | None = None) -> None:

@@ -26,10 +26,10 @@ else:
             "kind_in_words lacking needed shown_names"
         ),
         "block_cache": "BlockCacheStats block_cache_stats set_block_cache",
-        "codecs": "PLUGIN_FORMAT Codec Filter Support check_meta lossy_codecs",
+        "codecs": "PLUGIN_FORMAT Codec Filter Support lossy_codecs",
         "encoding": (
-            "FIELDS FILTER_SLOTS Encoding declared_encoding encoding_of fields_of plain_encoding with_metas "
-            "zstd_encoding"
+            "FIELDS FILTER_SLOTS Encoding check_meta check_metas declared_encoding encoding_of fields_of "
+            "plain_encoding with_metas zstd_encoding"
         ),
         "events": "Metrics count metrics tell told_rewrite told_wait",
         "goals": "ALIASES GOALS Precision bytes_of_text goal_named precision_of",

@@ -8,7 +8,7 @@ has a table of its own, which is written from this one: after a change, run
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from enum import Enum, IntEnum
 from typing import Final, NamedTuple, Self
 
@@ -50,12 +50,15 @@ class FilterFacts(NamedTuple):
 
     `lossy` is whether it drops bits of the items, `takes_typesize` whether its meta is the typesize; where that is 0,
     the filter asks the array. `keeps_runs` is whether it turns a block of one byte, repeated, into the same block.
+    `meta_text` says what its meta stands for, which is then 1 or more; `largest` is by the bytes of an item.
     """
 
     support: Support
     lossy: bool = False
     takes_typesize: bool = False
     keeps_runs: bool = False
+    meta_text: str = ""
+    largest: Mapping[int, int] = {}
 
 
 def _library(chunk_format: int, *, fast: bool = False) -> CodecFacts:
@@ -69,10 +72,24 @@ def _plugin(*, dtypes: tuple[str, ...] = (), metas: Collection[int] = range(256)
 _FLOATS: Final = ("float32", "float64")
 _EXTERNAL: Final = CodecFacts("plugin outside C-Blosc2")
 _PLAIN: Final = FilterFacts(Support.BLOCK)
+_CELL: Final = "the side of a cell, 1 or more"
 
 
 class Codec(Enum):
-    """Codecs by their id on disk. Codecs from 32 on are plugins, which a build may lack."""
+    """Codecs by their id on disk. Codecs from 32 on are plugins, which a build may lack.
+
+    The ZFP codecs **lose** something: they take floats of 4 and 8 bytes in 1 to 4 dimensions, and give back others that
+    are close. For plugins, `codec_meta` is
+
+    ======== ==========================================================================================
+    NDLZ     The side of a cell, 4 or 8. It takes arrays of bytes with two axes.
+    ZFP_ACC  The largest error is ``10**codec_meta``: 1 by default, 0.001 with -3.
+    ZFP_PREC About how many bits of each number are right, 1 to 255.
+    ZFP_RATE The percentage of the bytes that is kept, 1 to 100. How large errors are depends on the data.
+    ======== ==========================================================================================
+
+    Others ignore it, and those from OPENHTJ2K on are in no build.
+    """
 
     __module__ = "blosc2.storage"  # where programs and pickles find it
     _value_: int
@@ -91,8 +108,8 @@ class Codec(Enum):
     ZSTD = 5, _library(4)
     NDLZ = 32, _plugin(metas=(4, 8), meta_text="the side of a cell, 4 or 8")
     ZFP_ACC = 33, _plugin(dtypes=_FLOATS)
-    ZFP_PREC = 34, _plugin(dtypes=_FLOATS)
-    ZFP_RATE = 35, _plugin(dtypes=_FLOATS, metas=range(101), meta_text="a percentage, up to 100")
+    ZFP_PREC = 34, _plugin(dtypes=_FLOATS, metas=range(1, 256), meta_text="how many bits are right, 1 to 255")
+    ZFP_RATE = 35, _plugin(dtypes=_FLOATS, metas=range(1, 101), meta_text="the percentage kept, 1 to 100")
     OPENHTJ2K = 36
     GROK = 37
     OPENZL = 38
@@ -101,7 +118,21 @@ class Codec(Enum):
 
 
 class Filter(Enum):
-    """Filters by their id on disk."""
+    """Filters by their id on disk.
+
+    What they do, and what the number for each in `filters_meta` is, if it has a meaning:
+
+    ========== =======================================================================================
+    SHUFFLE    Sorts the bytes of items by their place in the item.
+    BITSHUFFLE Does so with the bits.
+    DELTA      Takes the difference from the first block of the chunk.
+    TRUNC_PREC **Loses** bits of floats. How many of the fraction stay: 1 to 23 (4 bytes), 52 (8 bytes).
+    NDCELL     Sorts the items of arrays by cells. The side of a cell, at least 1.
+    NDMEAN     **Loses** what floats of 4 and 8 bytes differ from the mean of their cell. As for NDCELL.
+    BYTEDELTA  Takes differences of neighbouring bytes, after SHUFFLE. The item size; 0 is that of the data.
+    INT_TRUNC  **Loses** the last bits of integers. How many stay: 1 to all.
+    ========== =======================================================================================
+    """
 
     __module__ = "blosc2.storage"
     _value_: int
@@ -117,29 +148,22 @@ class Filter(Enum):
     SHUFFLE = 1, FilterFacts(Support.BLOCK, keeps_runs=True)
     BITSHUFFLE = 2, _PLAIN
     DELTA = 3, FilterFacts(Support.WHOLE_CHUNK)
-    TRUNC_PREC = 4, FilterFacts(Support.BLOCK, lossy=True, keeps_runs=True)
-    NDCELL = 32, FilterFacts(Support.ARRAY)
-    NDMEAN = 33, FilterFacts(Support.ARRAY, lossy=True)
+    TRUNC_PREC = 4, FilterFacts(
+        Support.BLOCK, lossy=True, keeps_runs=True, largest={4: 23, 8: 52},
+        meta_text="how many bits of the fraction are kept, 1 to 23 of float32 and 1 to 52 of float64",
+    )  # fmt: skip
+    NDCELL = 32, FilterFacts(Support.ARRAY, meta_text=_CELL)
+    NDMEAN = 33, FilterFacts(Support.ARRAY, lossy=True, meta_text=_CELL)
     BYTEDELTA = 35, FilterFacts(Support.BLOCK, takes_typesize=True)
-    INT_TRUNC = 36, FilterFacts(Support.BLOCK, lossy=True)
+    INT_TRUNC = 36, FilterFacts(
+        Support.BLOCK, lossy=True, largest={1: 8, 2: 16, 4: 32, 8: 64},
+        meta_text="how many bits are kept, 1 to all of an item",
+    )  # fmt: skip
 
 
 def lossy_codecs() -> tuple[Codec, ...]:
     """Codecs that take the items themselves for numbers."""
     return tuple(codec for codec in Codec if codec.facts.dtypes)
-
-
-def check_meta(codec: Codec, meta: int) -> None:
-    """Refuse a `codec_meta` that the codec cannot be used with.
-
-    Examples
-    --------
-    >>> check_meta(Codec.ZFP_RATE, 101)
-    Traceback (most recent call last):
-    ValueError: codec_meta is 101, and for the codec ZFP_RATE it is a percentage, up to 100
-    """
-    if meta not in codec.facts.metas:
-        raise ValueError(f"codec_meta is {meta}, and for the codec {codec.name} it is {codec.facts.meta_text}")
 
 
 # ---------------------------------------------------------------- the table of compiled code

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from blosc2._core.codec.codec import Encoding as Encoding
 from blosc2._options.codecs import Codec, Filter
+from blosc2.exceptions import ParameterError
 
 #: The fields of an `Encoding`. The headers of frames have the same, under the same names.
 FIELDS: Final = (
@@ -56,3 +57,26 @@ def with_metas(encoding: Encoding, metas: tuple[int, ...]) -> Encoding:
 def zstd_encoding(clevel: int, last_filter: Filter = Filter.NOFILTER) -> Encoding:
     """How the package compresses bytes of its own, such as metadata; level 0 stores them as they are."""
     return plain_encoding(Codec.ZSTD.value, clevel, last_filter=last_filter.value)
+
+
+def check_meta(codec: Codec, meta: int) -> None:
+    """Refuse a `codec_meta` that the codec cannot be used with.
+
+    Examples
+    --------
+    >>> check_meta(Codec.ZFP_RATE, 101)
+    Traceback (most recent call last):
+    blosc2.exceptions.ParameterError: codec_meta is 101, and for the codec ZFP_RATE it is the percentage kept, 1 to 100
+    """
+    if meta not in codec.facts.metas:
+        raise ParameterError(f"codec_meta is {meta}, and for the codec {codec.name} it is {codec.facts.meta_text}")
+
+
+def check_metas(encoding: Encoding) -> None:
+    """Refuse a `codec_meta` and `filters_meta` that the codec and the filters cannot be used with."""
+    check_meta(Codec(encoding.codec), encoding.codec_meta)
+    for number, meta in zip(encoding.filters, encoding.filters_meta, strict=True):
+        name, facts = Filter(number).name, Filter(number).facts
+        # Those above 127 are negative: `compress2` alone takes them.
+        if facts.meta_text and (meta == 0 or facts.largest.get(encoding.typesize, 127) < meta <= 127):
+            raise ParameterError(f"filters_meta is {meta} for the filter {name}, and there it is {facts.meta_text}")
