@@ -294,13 +294,15 @@ def test_attributes_that_hdf5_has_not(tmp_path: Path) -> None:
         store["/x"].vlmeta.update(
             {"list": [1, 2], "mixed": [1, "a"], "none": None, "bytes": b"a", "texts": ["a"], "n": 1, "no": []}
         )
+        store["/x"].vlmeta["pair"] = (1, "a")
         store["/x"].vlmeta.update({"hdf5_shape": "odd", "hdf5_enum": "text"})
         store["/t"] = blosc2.ObjectArray()
         store["/t"].append("with \0")
     report = blosc2.convert(tmp_path / "a.b2z", tmp_path / "a.h5")
     assert sorted((each.key, each.what) for each in report.left_out) == [
-        ("/t", "all of it"), ("/x", "attribute 'mixed'"), ("/x", "attribute 'none'"),
+        ("/t", "all of it"), ("/x", "attribute 'mixed'"), ("/x", "attribute 'none'"), ("/x", "attribute 'pair'"),
     ]  # fmt: skip
+    assert next(each.why for each in report.left_out if "'pair'" in each.what).endswith("such a tuple")
     assert [(each.key, each.what) for each in report.changed] == [("/x", "the type of attribute 'list'")]
     with h5py.File(tmp_path / "a.h5") as file:
         assert file["x"].attrs["list"].tolist() == [1, 2]

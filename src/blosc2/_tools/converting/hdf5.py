@@ -865,7 +865,7 @@ def _set_attributes(key: str, found: Any, attributes: Mapping[str, Any]) -> Iter
         texts = isinstance(value, list) and all(isinstance(one, str) for one in value)
         single = isinstance(value, (str, bytes, bool, int, float, complex, np.ndarray))
         if not (as_bytes or numbers is not None or texts or single):
-            yield LeftOut(key, f"attribute {name!r}", f"HDF5 has no counterpart of such a {type(value).__name__}")
+            yield LeftOut(key, f"attribute {name!r}", f"HDF5 has no counterpart of such a {type(given).__name__}")
             continue
         is_one = isinstance(value, np.ndarray) and not value.shape and value.dtype in conversion.PLAIN
         try:
