@@ -507,6 +507,29 @@ def test_a_dataloader_gets_the_epoch_that_is_set(path: str, workers: dict[str, A
         sampler.set_epoch(-1)
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("transform", [None, torch.neg])
+@pytest.mark.parametrize("make", [b2t.Samples, lambda *given, **how: b2t.PatchSampler(given[0], (10, 14), **how)])
+def test_a_plain_dataloader_over_one_array(make: Any, transform: Any, workers: int) -> None:
+    samples = make(blosc2.asarray(ITEMS), transform=transform)
+    wanted = samples.read_batch(range(6))
+    for dataset in (samples, torch.utils.data.Subset(samples, range(6))):
+        for collate in (None, torch.stack, b2t.collate):
+            (batch,) = DataLoader(dataset, 6, collate_fn=collate, num_workers=workers)
+            assert torch.equal(batch, wanted)
+
+
+@pytest.mark.parametrize("source", [blosc2.asarray(ITEMS), {"scan": blosc2.asarray(ITEMS)}])
+def test_what_a_worker_hands_over_as_it_is(source: Any) -> None:
+    found = DataLoader(b2t.Samples(source), 6, collate_fn=_as_it_is, num_workers=1, timeout=60)
+    rows = [sample["scan"] if isinstance(sample, dict) else sample for sample in next(iter(found))]
+    np.testing.assert_array_equal(torch.stack(rows), ITEMS)
+
+
+def _as_it_is(samples: Any) -> Any:
+    return samples
+
+
 def test_keywords_of_a_dataloader() -> None:
     with pytest.raises(TypeError, match=r"^Loader\(\) has no keyword 'num_workers'; it is workers= here"):
         b2t.Loader(b2t.Samples(np.arange(4)), num_workers=2)

@@ -109,10 +109,10 @@ class _Tensors:
         if not items.dtype.isnative:  # tensors have the order of bytes of the machine
             items.byteswap(inplace=True)
 
-    def __getitems__(self, numbers: Any) -> BatchList:
+    def __getitems__(self, numbers: Any) -> Any:
         """See `blosc2.Samples`."""
         with nullcontext() if slots.own is None else slots.own.reading():
-            return super().__getitems__(numbers)  # type: ignore[misc,no-any-return]  # of the class beside this one
+            return super().__getitems__(numbers)  # type: ignore[misc]  # of the class beside this one
 
     def _as_sample(self, items: Any) -> Any:
         _torch_dtype(items.dtype)

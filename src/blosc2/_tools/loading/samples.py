@@ -709,23 +709,35 @@ Like = tuple[tuple[int, ...], np.dtype[Any]]
 
 
 class BatchList(Sequence[Any]):
-    """A batch as a sequence of samples, which are made when somebody takes them; a collate function may need none.
+    """A batch as a sequence of samples.
 
-    `sample` gives one by its position; `whole` is the batch that they are rows of, if there is one. `unlike` is an
-    error that says why they do not fit into one, if that is known.
+    `whole` is the batch that they are rows of, if there is one. `unlike` is an error that says why they do not fit into
+    one, if that is known.
     """
 
-    def __init__(
-        self, count: int, sample: Callable[[int], Any], whole: Any = None, unlike: ValueError | None = None
-    ) -> None:
-        self._positions, self._sample, self.whole, self.unlike = range(count), sample, whole, unlike
+    whole: Any = None
+    unlike: ValueError | None = None
+
+    def __reduce__(self) -> Any:  # a worker process may hand it over as it is
+        return list, (list(self),)
+
+
+class BatchRows(list[Any], BatchList):
+    """The rows of one array, in a list: torch.stack takes no other sequence."""
+
+
+class BatchFields(BatchList):
+    """Dicts of the rows of several arrays. They are made when somebody takes them; a collate function may need none."""
+
+    def __init__(self, fields: Mapping[str | None, Any], count: int) -> None:
+        self._fields, self._positions = fields, range(count)
 
     def __len__(self) -> int:
         return len(self._positions)
 
     def __getitem__(self, position: Any) -> Any:
         found = self._positions[position]
-        return [self._sample(i) for i in found] if isinstance(found, range) else self._sample(found)
+        return [self[i] for i in found] if isinstance(found, range) else {n: a[found] for n, a in self._fields.items()}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({list(self)})"
@@ -834,7 +846,7 @@ class Dataset:
             return self.read_batch(number)
         return self._samples(*self._split([number]), get_nthreads())[0]
 
-    def __getitems__(self, numbers: Sequence[Number]) -> BatchList:
+    def __getitems__(self, numbers: Sequence[Number]) -> Sequence[Any]:
         """Several samples, read in one call for each field. They are rows of one batch, if there is no transform."""
         return self._samples(*self._split(numbers), get_nthreads())
 
@@ -887,21 +899,18 @@ class Dataset:
         """An error about samples of which a field differs in shape or dtype."""
         raise NotImplementedError
 
-    def _samples(self, epochs: list[int], numbers: list[int], nthreads: int) -> BatchList:
+    def _samples(self, epochs: list[int], numbers: list[int], nthreads: int) -> Sequence[Any]:
         found = self._read(epochs, numbers, nthreads)
-        whole = found.get(None, found)
-
-        def sample(i: int) -> Any:
-            return whole[i] if None in found else {name: rows[i] for name, rows in found.items()}
-
+        samples = BatchRows(found[None]) if None in found else BatchFields(found, len(numbers))
         if self.transform is None:
-            unlike = self._unlike(epochs, numbers, found)
-            return BatchList(len(numbers), sample, whole if unlike is None else None, unlike)
+            samples.unlike = self._unlike(epochs, numbers, found)
+            samples.whole = found.get(None, found) if samples.unlike is None else None
+            return samples
         made = []
-        for i, (epoch, number) in enumerate(zip(epochs, numbers, strict=True)):
+        for epoch, number, sample in zip(epochs, numbers, samples, strict=True):
             with naming(f"sample {number}, {self._label(epoch, number)}"):
-                made.append(self.transform(sample(i), *self._random(epoch, number)))
-        return BatchList(len(made), made.__getitem__)
+                made.append(self.transform(sample, *self._random(epoch, number)))
+        return made
 
     def _random(self, epoch: int, number: int) -> tuple[Any, ...]:
         """The generator that a transform gets, which depends on the seed and the sample alone."""
