@@ -319,6 +319,8 @@ def test_wrong_arguments(tmp_path: Path) -> None:
     ):
         with pytest.raises(error, match=text):
             Samples(*arguments)
+    with pytest.raises(ValueError, match="keys is empty"):
+        Samples(str(tmp_path / "x.b2z"), ["image"], keys=[])
     with pytest.raises(ValueError, match="rng=True"):
         Samples(array, rng=True)
     with pytest.raises(TypeError, match="callable"):

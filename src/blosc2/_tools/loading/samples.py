@@ -612,6 +612,8 @@ def _given(keys: Iterable[str], patterns: dict[str | None, str]) -> list[str]:
     if isinstance(keys, str):
         raise TypeError(f"keys must be a sequence of keys, not the string {keys!r}")
     given = [_text_of(key).rstrip("/") for key in keys]
+    if not given:
+        raise ValueError("keys is empty")
     return [key.lstrip("/") for key in given] if any("/{" in pattern for pattern in patterns.values()) else given
 
 
