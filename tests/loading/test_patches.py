@@ -185,6 +185,9 @@ def test_volumes_that_do_not_fit(tmp_path: Path) -> None:
             made[f"/{n}/unsorted"] = np.array([[2, 1, 1], [1, 1, 1]])
             made[f"/{n}/short"] = np.array([[1, 1]])
             made[f"/{n}/words"] = np.zeros(4)
+    unlike = {"image": blosc2.zeros((2, 4, 4, 3)), "mask": blosc2.zeros((2, 4, 4))}
+    with pytest.raises(ValueError, match=r"\(4, 3\).* has \(4, 4\): fields 'image' and 'mask' differ; axes of"):
+        PatchSampler(unlike, (2, 2))[0]
     for fields, text in (
         (("scan", "mask"), r"'/1/scan' has \(8, 9\) as its last axes, and key '/1/mask' has \(8, 8\)"),
         (("kind",), "'/1/kind' has shape .* and dtype float64"),

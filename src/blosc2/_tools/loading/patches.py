@@ -301,7 +301,7 @@ class PatchSampler(Dataset):
 
     def _open(self, volume: int) -> tuple[tuple[int, ...], Parts]:
         """The last axes of a volume, which all of its fields have; and what these are read from."""
-        found: dict[tuple[int, ...], str] = {}
+        found: dict[tuple[int, ...], tuple[str, str | None]] = {}
         parts: Parts = {}
         for name in self._cut:
             label = self._source.label(volume, name)
@@ -310,10 +310,13 @@ class PatchSampler(Dataset):
             if len(shape) < len(self.shape):
                 raise self._flat(label, shape)
             parts[name] = Part(where, version, rows, shape[: len(shape) - len(self.shape)])
-            found.setdefault(shape[len(shape) - len(self.shape) :], label)
+            found.setdefault(shape[len(shape) - len(self.shape) :], (label, name))
         if len(found) > 1:
-            (one, first), (other, second) = list(found.items())[:2]
-            raise ValueError(f"{first} has {one} as its last axes, and {second} has {other}")
+            (one, (first, a)), (other, (second, b)) = list(found.items())[:2]
+            raise ValueError(
+                f"{first} has {one} as its last axes, and {second} has {other}: fields {a!r} and {b!r} differ; axes of "
+                "channels go before those of which patches are cut"
+            )
         return next(iter(found)), parts
 
     def _drawn(self, patch: tuple[int, int], volume: int, shape: tuple[int, ...]) -> Place:
