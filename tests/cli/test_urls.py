@@ -63,6 +63,13 @@ def test_memory_and_a_signature(folder: Path, run: Answer, served: remote_kit.Ra
     fsspec.filesystem("memory").pipe_file("/cli/s.b2z", (folder / "s.b2z").read_bytes())
     assert run("cat", "memory://cli/s.b2z/age") == "[0 1 2]\n"
     assert run("cat", f"{served.url}/a.b2nd?sig=secret/1", "3") == "3\n"
+    url = served.put("s.b2z", folder / "s.b2z")
+    asked: list[str] = []
+    served.spoil = lambda handler, *_: asked.append(handler.path)  # type: ignore[assignment,func-returns-value]
+    for key in ("age", "ag?", "[a-b]ge"):
+        assert run("cat", f"{url}/{key}?X-Sig=a/b&secret=1") == "[0 1 2]\n"
+    assert set(asked) == {"/s.b2z?X-Sig=a/b&secret=1"}
+    assert "secret" not in failing(run, "cat", f"{url}/none?sig=secret")
     assert "secret" not in failing(run, "cat", f"{served.url}/none.b2nd?sig=secret")
     assert "secret" not in failing(run, "compact", f"{served.url}/a.b2nd?sig=secret")
 

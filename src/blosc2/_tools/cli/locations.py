@@ -135,8 +135,9 @@ def path_here(text: str, instead: str = "name a file here") -> str:
     return path
 
 
-# Where an object on a server ends and its key begins: behind the first name that ends like one of ours.
-_ON_SERVER = re.compile(r"([^?#]*?\.(?:b2z|b2d|b2e|b2nd|b2frame))/(.*)", re.DOTALL)
+# Where an object on a server ends and its key begins: behind the first name that ends like one of ours. A signature
+# comes last, as in all URLs; it has a "=", by which it is told from a "?" of a pattern.
+_ON_SERVER = re.compile(r"([^?#]*?\.(?:b2z|b2d|b2e|b2nd|b2frame))/(.*?)(\?[\w.~%-]+=.*)?", re.DOTALL)
 
 
 def with_slashes(text: str) -> str:
@@ -149,8 +150,8 @@ def located(text: str) -> Location:
     whole = path_of(text)
     if isinstance(whole, RemotePath):
         found = _ON_SERVER.fullmatch(text)
-        path, key = (text, "") if found is None else found.groups()
-        return Location(path_of(path), group_path(key))
+        path, key, query = (text, "", "") if found is None else found.groups("")
+        return Location(path_of(path + query), group_path(key))
     text = whole
     if os.path.isfile(text):
         return Location(text, "")
