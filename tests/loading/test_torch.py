@@ -520,6 +520,15 @@ def test_a_plain_dataloader_over_one_array(make: Any, transform: Any, workers: i
 
 
 @pytest.mark.parametrize("source", [blosc2.asarray(ITEMS), {"scan": blosc2.asarray(ITEMS)}])
+def test_batches_of_numpy_become_tensors(source: Any) -> None:
+    for kind in KINDS:
+        with b2t.Loader(blosc2.Samples(source), 6, workers=1, kind=kind) as loader:
+            (batch,) = loader
+            batch = batch["scan"] if isinstance(batch, dict) else batch
+            assert torch.equal(batch, torch.from_numpy(ITEMS))
+
+
+@pytest.mark.parametrize("source", [blosc2.asarray(ITEMS), {"scan": blosc2.asarray(ITEMS)}])
 def test_what_a_worker_hands_over_as_it_is(source: Any) -> None:
     found = DataLoader(b2t.Samples(source), 6, collate_fn=_as_it_is, num_workers=1, timeout=60)
     rows = [sample["scan"] if isinstance(sample, dict) else sample for sample in next(iter(found))]

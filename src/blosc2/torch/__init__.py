@@ -171,7 +171,7 @@ def collate(samples: Any) -> Any:
     """
     if isinstance(samples, BatchList):
         if samples.whole is not None:
-            return samples.whole
+            return data.default_convert(samples.whole)  # of datasets of `blosc2` they are arrays
         if samples.unlike is not None:
             raise samples.unlike
         samples = list(samples)
