@@ -542,6 +542,8 @@ def _as_it_is(samples: Any) -> Any:
 def test_keywords_of_a_dataloader() -> None:
     with pytest.raises(TypeError, match=r"^Loader\(\) has no keyword 'num_workers'; it is workers= here"):
         b2t.Loader(b2t.Samples(np.arange(4)), num_workers=2)
+    with pytest.raises(TypeError, match="it is prefetch= here: batches that each worker may be ahead"):
+        b2t.Loader(b2t.Samples(np.arange(4)), workers=2, prefetch_factor=2)
 
 
 def test_a_sampler_of_batches_of_a_loader_of_torch() -> None:

@@ -139,7 +139,7 @@ class ReadAhead(Iterator[Any]):
 #: Keywords of PyTorch's `DataLoader`.
 _OF_TORCH: Final = {
     "num_workers": "; it is workers= here.",
-    "prefetch_factor": "; it is prefetch= here: batches, of all workers together.",
+    "prefetch_factor": "; it is prefetch= here: batches that each worker may be ahead.",
     "sampler": ": shuffle=, seed=, rank= and replicas= say the order.",
     "batch_sampler": ": batch_size=, shuffle= and drop_last= say what is in a batch.",
     "generator": "; it is seed= here.",
