@@ -114,6 +114,8 @@ def test_states_of_other_loaders_are_refused(samples: Samples) -> None:
     ):  # fmt: skip
         with pytest.raises(ValueError, match="it cannot go on from there"):
             other.load_state_dict(state)
+    with pytest.raises(TypeError, match=r"one of state_dict\(\), not NoneType"):
+        Loader(samples, 4).load_state_dict(None)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="an epoch has 6"):
         Loader(samples, 4, shuffle=True).load_state_dict({**state, "batch": 6})
     for name in state:
@@ -325,6 +327,8 @@ def test_other_datasets_in_lists() -> None:
         list(Loader(Mine(), 2))
     with pytest.raises(TypeError, match=r"such as blosc2\.Samples\('x\.b2z'\)"):
         Loader("x.b2z", 2)
+    with pytest.raises(TypeError, match=r"such as blosc2\.Samples\(store\)"):
+        Loader(blosc2.EmbedStore(), 2)
     with pytest.raises(TypeError, match="collate_fn must be callable"):
         Loader(Mine(), 2, collate_fn="list")  # type: ignore[arg-type]
 

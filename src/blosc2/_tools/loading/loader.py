@@ -7,12 +7,13 @@ import operator
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Self
 
 from blosc2._core.io.sharing import item_of
 from blosc2._files import no_thread
 from blosc2._options import get_nthreads
+from blosc2._stores import Store
 from blosc2._tools.loading.samples import Dataset, Order, begin_loop, end_loop, in_epoch, naming, stacked
 from blosc2.storage import NoKeywords, takes, unexpected_keyword
 
@@ -228,8 +229,9 @@ class Loader:
             raise unexpected_keyword(name, (), item_of(_OF_TORCH, name) or "")
         if collate_fn is not None and not callable(collate_fn):
             raise TypeError("collate_fn must be callable")
-        if isinstance(dataset, (str, os.PathLike)):
-            raise TypeError(f"dataset must be a dataset, such as blosc2.Samples({os.fspath(dataset)!r})")
+        if isinstance(dataset, (str, os.PathLike, Store)):
+            shown = "store" if isinstance(dataset, Store) else repr(os.fspath(dataset))
+            raise TypeError(f"dataset must be a dataset, such as blosc2.Samples({shown})")
         self.dataset = dataset
         self.collate_fn, self._one_by_one = collate_fn, batch_size is None
         self.workers, self.prefetch = operator.index(workers), operator.index(prefetch)
@@ -342,6 +344,8 @@ class Loader:
             or the state is incomplete.
         """
         mine = self.state_dict()
+        if not isinstance(state, Mapping):
+            raise TypeError(f"the state must be one of state_dict(), not {type(state).__name__}")
         missing = [name for name in mine if name not in state]
         if missing:
             raise ValueError(f"the state has no {missing[0]!r}: it is not one of state_dict()")
