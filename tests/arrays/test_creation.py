@@ -249,6 +249,8 @@ REFUSED: list[tuple[str, Any, type[Exception] | tuple[type[Exception], ...], str
         ValueError,
         "filters_meta is 0 .*INT_TRUNC",
     ),
+    ("a mapping of nothing", lambda: blosc2.zeros(3, mmap_mode="w+"), ValueError, "urlpath must be set"),
+    ("a mapping of no copy", lambda: blosc2.zeros(3).copy(mmap_mode="w+"), ValueError, "urlpath must be set"),
     ("a mode", lambda: blosc2.zeros(3, urlpath="new", mode="rw"), ValueError, "mode must be"),
     ("an mmap_mode", lambda: blosc2.zeros(3, urlpath="new", mmap_mode="x"), ValueError, "Invalid mmap_mode"),
     ("remote", lambda: blosc2.zeros(3, urlpath="nosuch://bucket/new"), (ImportError, OSError, ValueError), "nosuch"),

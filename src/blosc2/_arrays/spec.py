@@ -208,8 +208,9 @@ class ArrayPlan:
         if self.dtype.itemsize > MAX_TYPESIZE:
             raise ValueError(f"items of {self.dtype.itemsize} bytes are too large: {MAX_TYPESIZE} at most")
         self.shape = as_shape(shape, "shape") + more
-        if self.keywords.storage.urlpath is not None:
-            check_target(self.keywords.storage, "NDArray")
+        storage = self.keywords.storage
+        if storage.urlpath is not None or storage.mmap_mode is not None:
+            check_target(storage, "NDArray")
         chunks, blocks = self.keywords.chunks, self.keywords.blocks
         if self.keywords.layout is not None:
             chunks, blocks = compute_chunks_blocks(self.shape, chunks, blocks, self.dtype, layout=self.keywords.layout)
