@@ -123,11 +123,12 @@ _PLACES: dict[str, str] = {
     "objectarray": "ObjectArray",
     "tree_store": "TreeStore",
 }  # fmt: skip
-_MODULES = (*(place for place in _PLACES if not place.startswith("_")), "blosc2_ext")
+_MODULES = (*(place for place in _PLACES if not place.startswith("_")), "blosc2_ext", "utils")
 _later = _on_demand(__name__, _PLACES, _MODULES)
 _NAMES = (*" ".join(_PLACES.values()).split(), *_MODULES)
 if _TYPE_CHECKING:
     from blosc2 import blosc2_ext as blosc2_ext
+    from blosc2 import utils as utils
     from blosc2._arrays import are_partitions_aligned, are_partitions_behaved, compute_chunks_blocks
     from blosc2._frames import set_file_cache
     from blosc2._functions import *

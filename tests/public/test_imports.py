@@ -487,6 +487,7 @@ print(len(late))
         "schunk",
         "storage",
         "tree_store",
+        "utils",
     ],
 )
 def test_modules_are_attributes_of_the_package(name: str) -> None:

@@ -106,7 +106,7 @@ _OF_DTYPES: Final = ("can_cast", "finfo", "iinfo", "isdtype", "result_type")
 OF_ARRAYS: Final = {
     **{name: f"it does not compute with its items; use numpy.{name} with what is read, array[...]"
        for name in ("argsort", "cumulative_prod", "cumulative_sum", "sort", "where")},
-    **dict.fromkeys(("compact_index", "create_index", "drop_index", "index", "indexes", "rebuild_index"),
+    **dict.fromkeys(("compact_index", "create_index", "drop_index", "index", "indexes", "iter_sorted", "rebuild_index"),
                     "there are no indexes; select with numpy on what is read"),
     **dict.fromkeys(("name", "key", "parent", "file"),
                     "an array does not know its key: for key, array in store.items() gives both"),
