@@ -160,8 +160,8 @@ def test_check_goes_on_after_what_is_missing(folder: Path, capfd: pytest.Capture
     (folder / "plain").mkdir()
     assert main(["check", "--json", "none.b2z", "plain", "a.b2nd"]) == 2
     out, err = capfd.readouterr()
-    found = [(each["path"], each["ok"]) for each in json.loads(out)]
-    assert found == [("none.b2z", False), ("plain", False), ("a.b2nd", True)]
+    found = [(each["path"], each["ok"], each["findings"], "error" in each) for each in json.loads(out)]
+    assert found == [("none.b2z", False, [], True), ("plain", False, [], True), ("a.b2nd", True, [], False)]
     assert err.startswith("blosc2 check: ")
     assert "none.b2z" in err
 

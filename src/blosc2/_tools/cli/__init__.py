@@ -104,7 +104,7 @@ def check_paths(paths: Iterable[str], *, quiet: bool, as_json: bool = False, bar
             failed = True
             print(f"blosc2 check: {told(error)}", file=sys.stderr)
             if as_json:
-                found.append({"path": str(path), "ok": False, "error": told(error)})
+                found.append({"path": str(path), "ok": False, **dict.fromkeys(_KINDS, ()), "error": told(error)})
             continue
         damaged |= not report.ok
         if as_json:
@@ -116,6 +116,9 @@ def check_paths(paths: Iterable[str], *, quiet: bool, as_json: bool = False, bar
     return FAILED if failed else FOUND if damaged else FINE
 
 
+_KINDS = ("findings", "unverified", "notes")
+
+
 def _findings(report: Any, file: str, name: str) -> dict[str, list[dict[str, Any]]]:
     """What a check found, where a file may be called otherwise than it was read."""
     return {
@@ -124,7 +127,7 @@ def _findings(report: Any, file: str, name: str) -> dict[str, list[dict[str, Any
              "what": in_commands(each.problem)}
             for each in getattr(report, kind)
         ]
-        for kind in ("findings", "unverified", "notes")
+        for kind in _KINDS
     }  # fmt: skip
 
 
