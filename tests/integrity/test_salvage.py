@@ -296,6 +296,24 @@ def test_a_directory_without_its_frame(tmp_path: Path, out: Path) -> None:
         assert store["/g"].vlmeta[:] == {"unit": "mm"}
 
 
+@pytest.mark.parametrize("to", [".b2z", ".b2d", ".b2e"])
+def test_more_leaves_than_a_process_may_have_files_open(to: str, tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    values = np.random.default_rng(0).integers(0, 255, (600, 2000), np.uint8)
+    with blosc2.DictStore(tmp_path / "many.b2d", mode="w", threshold=0) as store:
+        for number, items in enumerate(values):
+            store[f"/k{number:03}"] = items
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (500, before[1]))
+    try:
+        report = blosc2.salvage(tmp_path / "many.b2d", tmp_path / "new" / f"saved{to}")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert report.complete
+    with blosc2.open(tmp_path / "new" / f"saved{to}") as store:
+        np.testing.assert_array_equal([store[key][:] for key in sorted(store)], values)
+
+
 def test_both_tiers(tmp_path: Path, out: Path) -> None:
     for suffix in (".b2d", ".b2z"):
         path = tmp_path / f"x{suffix}"

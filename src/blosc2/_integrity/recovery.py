@@ -24,7 +24,7 @@ from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
 from blosc2._core.ndim.gaps import clear_gaps
 from blosc2._core.zip.archive import Archive, told_name
-from blosc2._files import NewFile, Owner, write_parts
+from blosc2._files import NewFile, Owner, TemporaryFile, write_parts
 from blosc2._frames import CBYTES_AT, CHUNK_HEADER, FRAME_HEADER, MARK_AT, TRAILER_TAIL, ZERO_OFFSET, FrameUpdate
 from blosc2._integrity import check_frames, check_stores
 from blosc2._integrity.check_stores import DESCRIPTOR, LOCAL
@@ -579,7 +579,7 @@ def salvage(
     owner = Owner()
     if is_store:
         if kind == DIRECTORY:
-            values = _recover_directory(name, lost, fill)
+            values = _recover_directory(name, lost, fill, target)
         else:
             source = _source_of(name, lost)
             embedded = kind == EMBEDDED
@@ -1058,7 +1058,14 @@ def write_frame_to(path: str, kept: Recovered) -> None:
 
 
 # ------------------------------------------------------------------ stores
-def _recover_directory(root: str, lost: Findings, fill: Any) -> Values:
+# So many files stay open until the new store is written: a process may have no more than some hundreds.
+_MOST_OPEN: Final = 256
+
+
+def _recover_directory(root: str, lost: Findings, fill: Any, target: str) -> Values:
+    while not os.path.isdir(os.path.dirname(target)):
+        target = os.path.dirname(target)
+    waiting = TemporaryFile(target)
     files = list(check_stores.walk(root, lost))
     sizes = {name: os.path.getsize(os.path.join(root, name)) for name in files}
     lost.total = sum(sizes.values())
@@ -1076,7 +1083,7 @@ def _recover_directory(root: str, lost: Findings, fill: Any) -> Values:
     for name in sorted(files, key=lambda name: -order.get(os.path.splitext(name)[1], len(order))):
         byte_range = None if name in (EMBED, LOCK) else _recover_file(root, name, lost, fill)
         if byte_range is not None:
-            leaves[check_stores.key_of(name)] = byte_range
+            leaves[check_stores.key_of(name)] = byte_range if len(leaves) < _MOST_OPEN else waiting.add(byte_range)
         lost.advance(sizes[name])
     return Values(values.kind, {**values.leaves, **leaves}, values.registry)
 
