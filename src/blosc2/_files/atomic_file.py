@@ -123,7 +123,7 @@ class NewFile(Block):
                 lock.take(self.file.fileno())
             self.file.close()
             if self._replace:
-                self._take_place(self._temporary, self.path, self._owner)
+                _replace(self._temporary, self.path, self._owner)
             else:
                 publish_new(self._temporary, self.path, self._owner)
             if lock is not None:
@@ -137,20 +137,6 @@ class NewFile(Block):
         self._is_over = True
         if durable:
             sync_folder(self.path)
-
-    @staticmethod
-    def _take_place(temporary: str, path: str, owner: Owner) -> None:
-        try:
-            owner.replace(temporary, path)
-        except OSError as error:
-            if error.errno != errno.EBUSY:
-                raise
-            raise OSError(
-                errno.EBUSY,
-                "the file is a mount point of its own, so no other file can take its place: change it by the name that "
-                "was mounted here, or mount the folder that it is in",
-                path,
-            ) from None
 
     def let_go(self) -> None:
         """Close the complete file, and leave it under its temporary name."""
@@ -206,6 +192,20 @@ def remove_leftovers(path: str, owner: Owner) -> None:
             else:
                 with suppress(OSError):
                     owner.unlink(left)
+
+
+def _replace(temporary: str, path: str, owner: Owner) -> None:
+    try:
+        owner.replace(temporary, path)
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        raise OSError(
+            errno.EBUSY,
+            "the file is a mount point of its own, so no other file can take its place: change it by the name that was "
+            "mounted here, or mount the folder that it is in",
+            path,
+        ) from None
 
 
 def publish_new(temporary: str, path: str, owner: Owner) -> None:

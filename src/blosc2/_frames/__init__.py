@@ -75,8 +75,8 @@ else:
             "integer mark_indexes_stale overwrite position_for_chunk reorder splice update_special"
         ),
         "directory": (
-            "DirectoryHandle FileForDirectory Integers ReadOnlyDirectoryHandle chunk_file chunk_number "
-            "directory_handle frame_of_head is_only_frame write_directory"
+            "DirectoryHandle Integers ReadOnlyDirectoryHandle chunk_file chunk_number directory_handle "
+            "frame_of_head write_directory"
         ),
         "metadata": (
             "FEW_BYTES MAX_ENTRIES Meta Together VLMeta check_stored_readable pack pack_checked pack_metalayers "

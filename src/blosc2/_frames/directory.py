@@ -513,24 +513,8 @@ def locked_directory(path: str, *, exclusive: bool = True, timeout: float | None
         yield
 
 
-class FileForDirectory(NewFile):
-    """A new file that takes the place of a directory frame."""
-
-    @staticmethod
-    def _take_place(temporary: str, path: str, owner: Owner) -> None:
-        with locked_directory(path):
-            _take_name(temporary, path, owner, replace=True)
-
-
-def is_only_frame(path: str) -> bool:
-    """Whether a directory is a frame, and has no files besides."""
-    return is_directory_frame(path) and all(
-        name in (HEADER_FILE, _LOCK_FILE, ".b2lock") or chunk_number(name) is not None for name in os.listdir(path)
-    )
-
-
 def _take_name(temporary: str, path: str, owner: Owner, *, replace: bool) -> None:
-    """Rename a file or a directory; what else has the name is moved aside first, and back if that fails."""
+    """Rename a directory; what else has the name is moved aside first, and back if that fails."""
     if not os.path.lexists(path):
         owner.rename(temporary, path)
         return

@@ -50,8 +50,8 @@ def check_target(storage: Storage, what: str) -> None:
         return  # its server is asked when it is written
     if storage.mode == "w" or not os.path.lexists(path):
         check_new_name(path, suffixes)
-    is_replaceable = _frames.is_only_frame if storage.contiguous else is_directory_frame
-    if os.path.isdir(path) and not (storage.mode == "w" and is_replaceable(path)):
+    replaceable = storage.mode == "w" and not storage.contiguous and is_directory_frame(path)
+    if os.path.isdir(path) and not replaceable:
         if is_directory_frame(path) and storage.mode != "w":
             raise _exists(path, what)
         raise IsADirectoryError(errno.EISDIR, f"a directory is where the new {what} is to be", path)
@@ -76,15 +76,9 @@ def new_handle(storage: Storage, content: FrameContent, options: HandleOptions) 
     if not storage.contiguous:
         _frames.write_directory(storage.urlpath, content, replace=storage.mode == "w")
     else:
-        with _new_file(storage) as file:
+        with NewFile(storage.urlpath, replace=storage.mode == "w", durable=storage.durable) as file:
             write_content(file, content)
     return _opened_again(storage, options)
-
-
-def _new_file(storage: Storage) -> NewFile:
-    path = str(storage.urlpath)
-    kind = _frames.FileForDirectory if is_directory_frame(path) else NewFile
-    return kind(path, replace=storage.mode == "w", durable=storage.durable)
 
 
 def _handle_in_memory(frame: Frame, storage: Storage, options: HandleOptions) -> MemoryHandle:
@@ -128,7 +122,7 @@ def copy_frame(frame: Frame, storage: Storage, options: HandleOptions) -> FrameH
         content = update.content()._replace(chunks=all_chunks(update))
         _frames.write_directory(storage.urlpath, content, replace=storage.mode == "w")
         return _opened_again(storage, options)
-    with _new_file(storage) as file:
+    with NewFile(storage.urlpath, replace=storage.mode == "w", durable=storage.durable) as file:
         check_chunks(frame)
         if frame.serialised and frame.stored_nbytes == frame.cbytes:
             write_parts(file, parts_with_checksums(frame))
