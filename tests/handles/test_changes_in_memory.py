@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -183,21 +181,3 @@ def test_a_frame_that_another_thread_changes_is_copied_as_it_was(monkeypatch: py
     copied = schunk.to_cframe()
     assert blosc2.schunk_from_cframe(copied)[:] == b"abcd"
     assert schunk[:] == b"abcdefgh"
-
-
-@pytest.mark.parametrize("where", ["memory", "file", "directory", "transaction"])
-def test_what_had_chunks_of_several_sizes_takes_any(where: str, tmp_path: Path) -> None:
-    """Not what the chunk that is left has, nor what was the first one after all were deleted."""
-    path = None if where == "memory" else tmp_path / "a.b2frame"
-    schunk = blosc2.SChunk(chunksize=40, urlpath=path, contiguous=where != "directory", cparams={"typesize": 1})
-    with schunk.transaction() if where == "transaction" else contextlib.nullcontext():
-        schunk.append_data(b"abc")
-        schunk.append_data(b"defg")
-        schunk.delete_chunk(1)
-    schunk = schunk if path is None else blosc2.open(path, mode="a")
-    assert (schunk.append_data(b"defgh"), schunk[:], schunk.chunksize) == (2, b"abcdefgh", 0)
-    schunk.delete_chunk(0)
-    schunk.delete_chunk(0)
-    schunk = schunk if path is None else blosc2.open(path, mode="a")
-    assert (schunk.nchunks, schunk[:]) == (0, b"")
-    assert (schunk.append_data(b"a"), schunk.append_data(b"bcd"), schunk[:]) == (1, 2, b"abcd")

@@ -270,7 +270,7 @@ class Draft(Block):
         update.metalayers, update.vlmeta = now.metalayers, now.vlmeta
         if self._edits_chunks:
             update.offsets, update.sizes = now.offsets, now.sizes
-            update.chunksize, update.vlblocks, update.variable = now.chunksize, now.vlblocks, now.variable
+            update.chunksize, update.vlblocks = now.chunksize, now.vlblocks
             update.new = self._chunks.newer(update.offsets)
         self.changes = update, self._fresh
 

@@ -167,8 +167,7 @@ class ChangeableChunks(StoredFrame):
         Parameters
         ----------
         data : buffer
-            At most `chunksize` bytes. Other chunks may follow a shorter chunk: from then on `chunksize` is 0, and any
-            size is taken.
+            At most `chunksize` bytes. Other chunks may follow a shorter chunk.
 
         Returns
         -------

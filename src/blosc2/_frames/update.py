@@ -403,14 +403,11 @@ class FrameUpdate:
         self.nbytes = int(frame.nbytes) + self._grown if sizes is None else int(sizes.sum())
         if sizes is None:
             return
-        # What has had chunks of several sizes takes any from then on, as in the C library.
-        self.variable = self.variable and "b2nd" not in self.metalayers
         if len(sizes) == 0:
-            self.vlblocks = False
-            self.chunksize = 0 if self.variable else self.chunksize
+            self.vlblocks = self.variable = False
             return
-        size = int(sizes[0]) if self.chunksize < 1 else self.chunksize
-        self.variable = self.variable or bool((sizes[:-1] != size).any() or sizes[-1] > size)
+        size = int(sizes[0]) if frame.variable or self.chunksize < 1 else self.chunksize
+        self.variable = bool((sizes[:-1] != size).any() or sizes[-1] > size)
         self.chunksize = 0 if self.variable else size
         if not self.variable:
             return
