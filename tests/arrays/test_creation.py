@@ -498,3 +498,15 @@ def test_masks_are_not_lost(tmp_path: Path) -> None:
         with pytest.raises(TypeError, match="mask"):
             store.write_many([("/m", masked)])
         assert "/m" not in store
+
+
+@pytest.mark.parametrize(("codec", "meta"), [(Codec.ZFP_PREC, 0), (Codec.ZFP_RATE, 3)])
+def test_an_array_is_copied_and_changed_whatever_its_codec_keeps(codec: Any, meta: int, tmp_path: Path) -> None:
+    """The published package writes such arrays by default."""
+    cparams = blosc2.CParams(codec=codec, codec_meta=meta, filters=[])
+    array = blosc2.asarray(np.linspace(0, 1, 100), cparams=cparams, urlpath=tmp_path / "a.b2nd")
+    array[:5] = 0
+    array.resize((120,))
+    array.schunk.cparams = array.schunk.cparams
+    copied = array.copy(urlpath=tmp_path / "b.b2nd")
+    assert (copied.shape, copied.schunk.cparams.codec_meta) == ((120,), meta)

@@ -63,8 +63,8 @@ def test_pages_name_all(page: str) -> None:
     [
         ("ZFP_RATE", 100, True),
         ("ZFP_RATE", 101, False),
-        ("ZFP_RATE", 0, False),
-        ("ZFP_PREC", 0, False),
+        ("ZFP_RATE", 0, True),
+        ("ZFP_PREC", 0, True),
         ("NDLZ", 4, True),
         ("NDLZ", 5, False),
         ("ZSTD", 255, True),

@@ -42,19 +42,12 @@ def test_stores_say_what_to_write(tmp_path: Path, kind: Any, name: str) -> None:
             getattr(store, name)
 
 
-@pytest.mark.parametrize("kind", [blosc2.EmbedStore, blosc2.DictStore, blosc2.TreeStore])
-def test_dir_and_help_of_stores_have_what_is_there(kind: Any) -> None:
-    names = dir(kind)
-    assert [name for name in names if not hasattr(kind, name)] == []
-    assert {"items", "update", "flush"} <= {*names}
-    assert re.search(r"^ \|  items\(", text := pydoc.plain(pydoc.render_doc(kind)), re.MULTILINE)
-    assert [name for name in OF_STORES if re.search(rf"^ \|  {name}\b", text, re.MULTILINE)] == []
-
-
-@pytest.mark.parametrize("kind", [blosc2.NDArray, blosc2.SChunk])
-def test_help_says_what_is_absent(kind: Any) -> None:
+@pytest.mark.parametrize(
+    ("kind", "names"), [(blosc2.NDArray, OF_ARRAYS), (blosc2.SChunk, OF_CHUNKS), (blosc2.TreeStore, OF_STORES)]
+)
+def test_help_says_what_is_absent(kind: Any, names: Any) -> None:
     text = pydoc.plain(pydoc.render_doc(kind))
-    for name in OF_ARRAYS if kind is blosc2.NDArray else OF_CHUNKS:
+    for name in names:
         assert re.search(rf"^ \|  {name}\n \|      Absent: \w", text, re.MULTILINE), name
 
 

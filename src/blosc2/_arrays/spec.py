@@ -296,8 +296,10 @@ class ArrayPlan:
             else:
                 found.typesize, found.blocksize = itemsize, blocksize
             encoding = encoding_of(found, found.typesize, found.blocksize)
-        check_lossy_codec(found, self.dtype, self.geometry.ndim)
-        if cparams is not None:
+        # An object may be that of an array, which is copied whatever it says.
+        is_asked = isinstance(cparams, Mapping)
+        check_lossy_codec(found, self.dtype, self.geometry.ndim if is_asked else None)
+        if is_asked:
             check_metas(encoding)
         return found, encoding
 

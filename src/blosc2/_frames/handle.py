@@ -26,7 +26,6 @@ from blosc2._frames.dtypes import parse_dtype
 from blosc2._options import (
     Encoding,
     RemotePath,
-    check_metas,
     declared_encoding,
     encoding_of,
     get_nthreads,
@@ -247,7 +246,6 @@ class FrameHandle:
 
     @cparams.setter
     def cparams(self, value: CParams) -> None:
-        check_metas(encoding_of(value, value.typesize, value.blocksize))
         self.change_options(cparams=value)
 
     def forget_cparams(self) -> None:

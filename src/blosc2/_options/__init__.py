@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 else:
     __getattr__ = on_demand(__name__, {
         "absent": (
-            "Explained OF_ARRAYS OF_CHUNKS OF_STORES OPAQUE_KINDS explain_absent explain_name "
+            "OF_ARRAYS OF_CHUNKS OF_STORES OPAQUE_KINDS explain_absent explain_name "
             "kind_in_words lacking needed shown_names"
         ),
         "block_cache": "BlockCacheStats block_cache_stats set_block_cache",

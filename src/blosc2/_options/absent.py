@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from abc import ABCMeta
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Never, TypeVar
 
@@ -201,14 +200,7 @@ def explain_absent(advice: Mapping[str, str]) -> Callable[[type[Kind]], type[Kin
     return decorate
 
 
-class Explained(ABCMeta):
-    """Of classes with names that are only explained: `dir`, and with it `help` and completion, leaves these out."""
-
-    def __dir__(cls) -> list[str]:
-        return shown_names(cls, super().__dir__())
-
-
 def shown_names(kind: type, names: Iterable[str]) -> list[str]:
-    """What `dir` shows of a class, or of an object of it: not what is only explained."""
+    """What `dir` shows of an object of a class: not what is only explained."""
     absent = {name for base in kind.__mro__ for name, value in vars(base).items() if isinstance(value, Absent)}
     return sorted({*names} - absent)

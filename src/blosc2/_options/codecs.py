@@ -108,8 +108,8 @@ class Codec(Enum):
     ZSTD = 5, _library(4)
     NDLZ = 32, _plugin(metas=(4, 8), meta_text="the side of a cell, 4 or 8")
     ZFP_ACC = 33, _plugin(dtypes=_FLOATS)
-    ZFP_PREC = 34, _plugin(dtypes=_FLOATS, metas=range(1, 256), meta_text="how many bits are right, 1 to 255")
-    ZFP_RATE = 35, _plugin(dtypes=_FLOATS, metas=range(1, 101), meta_text="the percentage kept, 1 to 100")
+    ZFP_PREC = 34, _plugin(dtypes=_FLOATS, meta_text="how many bits are right, 1 to 255")
+    ZFP_RATE = 35, _plugin(dtypes=_FLOATS, metas=range(101), meta_text="the percentage kept, 1 to 100")
     OPENHTJ2K = 36
     GROK = 37
     OPENZL = 38

@@ -23,7 +23,7 @@ from blosc2._core.leaves.leaf_reader import LeafBatch
 from blosc2._core.leaves.store_state import Change, KeyIteration
 from blosc2._files import lasting
 from blosc2._frames import Stored
-from blosc2._options import OF_STORES, Explained, StoreOptions, explain_absent, shown_names
+from blosc2._options import OF_STORES, StoreOptions, explain_absent, shown_names
 from blosc2._stores import publish
 from blosc2._stores.contents import Contents
 from blosc2._stores.leaf_table import LeafTable
@@ -51,7 +51,7 @@ _MISSING: Any = object()
 
 
 @explain_absent(OF_STORES)
-class Store(LeafAccess, MutableMapping[str, Any], metaclass=Explained):
+class Store(LeafAccess, MutableMapping[str, Any]):
     """What every store does; see `EmbedStore`, `DictStore` and `TreeStore`."""
 
     _table: LeafTable
