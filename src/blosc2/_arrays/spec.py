@@ -43,7 +43,7 @@ from blosc2._frames import (
     with_choice,
     with_padding,
 )
-from blosc2._options import FIELDS, Encoding, Precision, check_metas, compress, encoding_of, fields_of
+from blosc2._options import FIELDS, Encoding, Precision, compress, encoding_of, fields_of
 from blosc2.storage import (
     MAX_BLOCKSIZE,
     MAX_OVERHEAD,
@@ -297,10 +297,7 @@ class ArrayPlan:
                 found.typesize, found.blocksize = itemsize, blocksize
             encoding = encoding_of(found, found.typesize, found.blocksize)
         # An object may be that of an array, which is copied whatever it says.
-        is_asked = isinstance(cparams, Mapping)
-        check_lossy_codec(found, self.dtype, self.geometry.ndim if is_asked else None)
-        if is_asked:
-            check_metas(encoding)
+        check_lossy_codec(found, self.dtype, self.geometry.ndim if isinstance(cparams, Mapping) else None)
         return found, encoding
 
     def write(self, chunks: Iterable[AnyChunk], *, vlmeta: dict[str, bytes] | None = None) -> FrameHandle:

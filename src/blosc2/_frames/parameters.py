@@ -39,7 +39,6 @@ from blosc2._options import (
     Encoding,
     Support,
     check_meta,
-    check_metas,
     compressed,
     declared_encoding,
     fields_of,
@@ -111,10 +110,9 @@ def _encode_in_threads(encoding: Encoding, view: memoryview, nthreads: int) -> b
 
 
 def check_for_bytes(encoding: Encoding) -> None:
-    """Refuse parameters that work on arrays only, not on bytes, and impossible metas."""
+    """Refuse parameters that work on arrays only, not on bytes."""
     if encoding.needs_geometry:
         raise ParameterError("this codec or filter works on the blocks of arrays, not on bytes: use asarray with it")
-    check_metas(encoding)
 
 
 def forget_encoders() -> None:

@@ -28,7 +28,7 @@ else:
         "block_cache": "BlockCacheStats block_cache_stats set_block_cache",
         "codecs": "PLUGIN_FORMAT Codec Filter Support lossy_codecs",
         "encoding": (
-            "FIELDS FILTER_SLOTS Encoding check_meta check_metas declared_encoding encoding_of fields_of "
+            "FIELDS FILTER_SLOTS Encoding check_meta declared_encoding encoding_of fields_of "
             "plain_encoding with_metas zstd_encoding"
         ),
         "events": "Metrics count metrics tell told_rewrite told_wait",

@@ -8,7 +8,7 @@ has a table of its own, which is written from this one: after a change, run
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from enum import Enum, IntEnum
 from typing import Final, NamedTuple, Self
 
@@ -50,15 +50,12 @@ class FilterFacts(NamedTuple):
 
     `lossy` is whether it drops bits of the items, `takes_typesize` whether its meta is the typesize; where that is 0,
     the filter asks the array. `keeps_runs` is whether it turns a block of one byte, repeated, into the same block.
-    `meta_text` says what its meta stands for, which is then 1 or more; `largest` is by the bytes of an item.
     """
 
     support: Support
     lossy: bool = False
     takes_typesize: bool = False
     keeps_runs: bool = False
-    meta_text: str = ""
-    largest: Mapping[int, int] = {}
 
 
 def _library(chunk_format: int, *, fast: bool = False) -> CodecFacts:
@@ -72,7 +69,6 @@ def _plugin(*, dtypes: tuple[str, ...] = (), metas: Collection[int] = range(256)
 _FLOATS: Final = ("float32", "float64")
 _EXTERNAL: Final = CodecFacts("plugin outside C-Blosc2")
 _PLAIN: Final = FilterFacts(Support.BLOCK)
-_CELL: Final = "the side of a cell, 1 or more"
 
 
 class Codec(Enum):
@@ -148,17 +144,11 @@ class Filter(Enum):
     SHUFFLE = 1, FilterFacts(Support.BLOCK, keeps_runs=True)
     BITSHUFFLE = 2, _PLAIN
     DELTA = 3, FilterFacts(Support.WHOLE_CHUNK)
-    TRUNC_PREC = 4, FilterFacts(
-        Support.BLOCK, lossy=True, keeps_runs=True, largest={4: 23, 8: 52},
-        meta_text="how many bits of the fraction are kept, 1 to 23 of float32 and 1 to 52 of float64",
-    )  # fmt: skip
-    NDCELL = 32, FilterFacts(Support.ARRAY, meta_text=_CELL)
-    NDMEAN = 33, FilterFacts(Support.ARRAY, lossy=True, meta_text=_CELL)
+    TRUNC_PREC = 4, FilterFacts(Support.BLOCK, lossy=True, keeps_runs=True)
+    NDCELL = 32, FilterFacts(Support.ARRAY)
+    NDMEAN = 33, FilterFacts(Support.ARRAY, lossy=True)
     BYTEDELTA = 35, FilterFacts(Support.BLOCK, takes_typesize=True)
-    INT_TRUNC = 36, FilterFacts(
-        Support.BLOCK, lossy=True, largest={1: 8, 2: 16, 4: 32, 8: 64},
-        meta_text="how many bits are kept, 1 to all of an item",
-    )  # fmt: skip
+    INT_TRUNC = 36, FilterFacts(Support.BLOCK, lossy=True)
 
 
 def lossy_codecs() -> tuple[Codec, ...]:

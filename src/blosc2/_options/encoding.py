@@ -70,13 +70,3 @@ def check_meta(codec: Codec, meta: int) -> None:
     """
     if meta not in codec.facts.metas:
         raise ParameterError(f"codec_meta is {meta}, and for the codec {codec.name} it is {codec.facts.meta_text}")
-
-
-def check_metas(encoding: Encoding) -> None:
-    """Refuse a `codec_meta` and `filters_meta` that the codec and the filters cannot be used with."""
-    check_meta(Codec(encoding.codec), encoding.codec_meta)
-    for number, meta in zip(encoding.filters, encoding.filters_meta, strict=True):
-        name, facts = Filter(number).name, Filter(number).facts
-        # Those above 127 are negative: `compress2` alone takes them.
-        if facts.meta_text and (meta == 0 or facts.largest.get(encoding.typesize, 127) < meta <= 127):
-            raise ParameterError(f"filters_meta is {meta} for the filter {name}, and there it is {facts.meta_text}")
