@@ -113,11 +113,13 @@ def test_paths_that_are_taken(path: Path) -> None:
     SChunk(data=b"file", urlpath=path)
     SChunk(data=b"directory", urlpath=path, contiguous=False, mode="w")
     assert blosc2.open(path)[:] == b"directory"
+    with pytest.raises(IsADirectoryError, match=r"remove_urlpath\(\) removes it"):
+        SChunk(data=b"file", urlpath=path, mode="w")
     other = path.with_name("other")
     other.mkdir()
     (other / "mine").write_text("kept")
     for contiguous in (False, True):
-        with pytest.raises(IsADirectoryError):
+        with pytest.raises(IsADirectoryError, match="is to be: "):
             SChunk(data=b"new", urlpath=other, contiguous=contiguous, mode="w")
     with pytest.raises(FileNotFoundError, match="no/such"):
         SChunk(data=b"new", urlpath=path.with_name("no") / "such", contiguous=False)

@@ -54,7 +54,8 @@ def check_target(storage: Storage, what: str) -> None:
     if os.path.isdir(path) and not replaceable:
         if is_directory_frame(path) and storage.mode != "w":
             raise _exists(path, what)
-        raise IsADirectoryError(errno.EISDIR, f"a directory is where the new {what} is to be", path)
+        advice = ": blosc2.remove_urlpath() removes it" if is_directory_frame(path) else ""
+        raise IsADirectoryError(errno.EISDIR, f"a directory is where the new {what} is to be{advice}", path)
     if storage.mode != "w" and os.path.exists(path):
         raise _exists(path, what)
 
