@@ -355,13 +355,7 @@ MINIMUM_LIBRARY = (3, 3, 5)
 cdef int NO_CODEC = -7      # BLOSC2_ERROR_CODEC_SUPPORT
 
 def reason(int code):
-    """What a status of this package, or of the C library, says of a chunk.
-
-    Raises
-    ------
-    MemoryError
-        It says nothing of the chunk: memory was short.
-    """
+    """What a status of this package, or of the C library, says of a chunk."""
     cdef const char *text = chunk_error_text(code)
     if code == NO_MEMORY:
         raise MemoryError(text.decode())
@@ -609,12 +603,7 @@ cdef class Encoding:
         return sum([item != 0 for item in self.filters])
 
     def check(self):
-        """Refuse what could not be undone, or what the codec does not have.
-
-        Raises
-        ------
-        ValueError
-        """
+        """Refuse what could not be undone, or what the codec does not have."""
         filters = self.filter_count()
         deltas = self.filters.count(FILTER_DELTA)
         if self.codec_meta > largest_codec_meta(self.codec):
@@ -889,13 +878,7 @@ cdef class Encoder:
             free(room)
 
     def encode_blocks(self, list blocks not None):
-        """Compress buffers to one chunk, each to a block of its own length.
-
-        Raises
-        ------
-        ValueError
-            There are none, one is empty, they are too long together, or the filters do not work on such blocks.
-        """
+        """Compress buffers to one chunk, each to a block of its own length."""
         cdef int64_t total
         cdef c.blosc2_cparams cparams
         cdef Encoding encoding = <Encoding> self.encoding

@@ -199,13 +199,7 @@ def before_fork(preparation, afterwards=None):
 
 
 def keep_from_child(file):
-    """Have what is open for writing lead nowhere in a forked child, whatever is done with it there; returns it.
-
-    Parameters
-    ----------
-    file : object
-        It has a descriptor, as `fileno` tells, which raises ValueError when that is closed.
-    """
+    """Have what is open for writing lead nowhere in a forked child, whatever is done with it there; returns it."""
     _files.add(file)
     return file
 

@@ -266,22 +266,7 @@ cdef class Source:
 
     @staticmethod
     def joined(parts, path=None, checksums=None):
-        """The bytes of other sources one behind the other, read where they lie: nothing is copied.
-
-        Parameters
-        ----------
-        parts : iterable of (Source, int, int)
-            Byte ranges: source, offset and length.
-        path : str, optional
-            What messages call it.
-        checksums : object, optional
-            What is known of the checksums of these bytes; kept for whoever knows more of them.
-
-        Raises
-        ------
-        FormatError
-            A range reaches beyond its source.
-        """
+        """The bytes of other sources one behind the other, read where they lie: nothing is copied."""
         cdef Source self = Source.__new__(Source), source
         cdef int64_t at = 0, offset, length, i = 0, before
         cdef Run *run
@@ -387,11 +372,6 @@ cdef class Source:
         """The first bytes of a file that is open for positional reads, as a mapping.
 
         What lies behind them may be cut off by others meanwhile; touching it in a mapping would end the process.
-
-        Parameters
-        ----------
-        old : Source, optional
-            An older one, whose mapping is shared if it is of the same file and reaches so far.
         """
         cdef Source other = Source.__new__(Source)
         cdef OpenFile file = None
@@ -702,16 +682,7 @@ cdef Source _mapped_whole(path, Source old):
 
 @cython.no_gc_clear
 cdef class RemoteSource(Source):
-    """Bytes on a server.
-
-    Parameters
-    ----------
-    remote : object
-        With `size`; `read_into`, which takes an offset and a buffer, and fills that or raises; and `ask`, which takes
-        pairs of start and stop that are read soon, and does not wait.
-    path : str, optional
-        What messages call it.
-    """
+    """Bytes on a server."""
 
     cdef readonly object remote     # what fetches the bytes
     cdef OpenFile _asked            # whose state `asking` is

@@ -21,9 +21,10 @@ cdef class KeySet:
 
 
 cdef class KnownNames:
-    cdef public KeySet folded
-    cdef public set suffixed, removed
-    cdef public bint unchecked
+    cdef public KeySet folded       # without regard to case; None as long as nobody needs them
+    cdef public set suffixed        # groups that are named like the file of a leaf
+    cdef public set removed         # keys that were removed, as long as no key was added that is like another removed one
+    cdef public bint unchecked      # whether to allow keys that differ in case only, or are named like files of others
 
     cdef bint take_key(self, str key) except -1
 

@@ -49,13 +49,7 @@ cdef inline int64_t home(KeySet keys, uint64_t hashed) noexcept nogil:
 
 
 cdef class KeySet:
-    """Keys by their hashes; of 2**32 keys, two would be taken for one with a probability of one half.
-
-    Parameters
-    ----------
-    most : int
-        Keys of which it takes note at most, in 8 to 24 bytes each; it knows nothing of further ones.
-    """
+    """Up to `most` keys by their hashes; of 2**32, two would be taken for one with a probability of one half."""
 
     def __cinit__(self, int64_t most=1 << 22):
         self.most = most
@@ -202,19 +196,7 @@ cdef class KeySet:
 
 
 cdef class KnownNames:
-    """The names of a store with which a new key is compared. A subclass collects and keeps them.
-
-    Attributes
-    ----------
-    folded : KeySet or None
-        Hashes of the keys without regard to case; None as long as nobody needs them.
-    suffixed : set of str
-        The groups that are named like the file of a leaf.
-    removed : set of str
-        Keys that were removed, as long as no key was added that is like another removed one.
-    unchecked : bool
-        Whether to allow keys that differ in case only, or are named like files of others.
-    """
+    """The names of a store with which a new key is compared. A subclass collects and keeps them."""
 
     def __cinit__(self):
         self.suffixed, self.removed = set(), set()
@@ -237,22 +219,7 @@ cdef class KnownNames:
 
 
 cdef class KeyAdmission:
-    """Says of most new keys at once that they may be taken; the others are for who asked.
-
-    Parameters
-    ----------
-    most : int
-        Keys, and groups, of which it takes note at most.
-    grouped : bool
-        Whether a key is either a leaf or a group.
-
-    Attributes
-    ----------
-    leaves, groups : KeySet
-        The keys that were taken, and where there are groups those that they lie in.
-    suffixed : bool
-        Whether some group is named like the file of a leaf: then all keys have to be looked at.
-    """
+    """Says of most new keys at once that they may be taken; the others are for who asked."""
 
     def __cinit__(self, int64_t most=1 << 22, bint grouped=False):
         cdef int i

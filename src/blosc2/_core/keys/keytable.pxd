@@ -69,11 +69,11 @@ cdef struct Entry:
 @cython.final
 cdef class KeyTable:
     cdef readonly Py_ssize_t count
-    cdef readonly int64_t tables
-    cdef readonly list unknown_suffixes
-    cdef readonly dict packed
-    cdef readonly list clashes
-    cdef readonly dict shadowed
+    cdef readonly int64_t tables            # keys whose last segment is that of a description of a table; -1 if not counted
+    cdef readonly list unknown_suffixes     # keys of frames under a suffix that is not a leaf's
+    cdef readonly dict packed               # keys that another tool has compressed, and their offsets
+    cdef readonly list clashes              # keys that members of different suffixes stand for
+    cdef readonly dict shadowed             # offsets of members whose key another member stands for
     cdef readonly Archive archive   # whose directory has the keys; None where they lie in memory of the table's own
     cdef Catalog catalog            # None for a table that was made by going through the directory
     cdef uint8_t *own               # keys that are in no archive, each after its length and value

@@ -419,23 +419,6 @@ cdef class KeyTable:
     """Keys and what each stands for.
 
     Made by `KeyTable.of_archive` or `KeyTable.of_keys`; it does not change afterwards.
-
-    Attributes
-    ----------
-    count : int
-        Keys.
-    packed : dict of str to list of int
-        Keys of leaves that another tool has compressed, which cannot be read in place; and their offsets.
-    unknown_suffixes : list of str
-        Keys of members that are frames under a suffix that is not a leaf's.
-    clashes : list of str
-        Keys that members of different suffixes stand for.
-    shadowed : dict of str to list of int
-        Offsets of members whose key another member stands for.
-    tables : int
-        Keys whose last segment is that of a description of a table, or more; -1 where they were not counted.
-    archive : Archive or None
-        Whose members the keys stand for.
     """
 
     def __cinit__(self):
@@ -458,14 +441,8 @@ cdef class KeyTable:
     def of_archive(Archive archive not None, tuple suffixes, tuple skipped=()):
         """Keys of an archive's members, which stand for the offsets of their records.
 
-        Parameters
-        ----------
-        archive : Archive
-            Its member ``<path><suffix>`` becomes the key ``/<path>``.
-        suffixes : tuple of bytes
-            Suffixes of leaves, the one that wins first. Another member counts only when it begins like a frame.
-        skipped : tuple of bytes
-            Names of members that are no leaves; one that ends with "/" skips all names that begin with it.
+        Of `suffixes` the first wins; another member counts only when it begins like a frame. A name in `skipped` is no leaf;
+        one that ends with "/" skips all names that begin with it.
         """
         cdef KeyTable self = KeyTable.__new__(KeyTable)
         cdef Catalog catalog = archive.catalog

@@ -74,17 +74,7 @@ class Damaged(Exception):  # noqa: N818 - never seen outside
 
 
 cdef class KeyListing:
-    """The keys of a store.
-
-    Parameters
-    ----------
-    base : KeyTable
-        The published keys.
-    added : KeyTable, optional
-        Others; none of them is published.
-    removed : KeyTable, optional
-        Published keys that are no more.
-    """
+    """The keys of a store."""
 
     def __init__(self, KeyTable base not None, KeyTable added=None, KeyTable removed=None, path=None):
         self.base = self.first = base
@@ -447,15 +437,7 @@ def _ends(KeyListing listing, str group, KeyTable base):
 
 
 cdef class KeyCursor:
-    """Goes through the keys of a listing in order, some at a time.
-
-    Parameters
-    ----------
-    hidden : str or None
-        The last segment of leaves that are left out.
-    groups : bool
-        Whether groups are given too, each at its position in the order, which is before keys that go on with "-" or ".".
-    """
+    """Goes through the keys of a listing in order, some at a time."""
 
     cdef KeyListing listing
     cdef KeyTable table     # whose positions the range has

@@ -975,17 +975,7 @@ SLOTS_BUDGET = 64 << 20
 
 
 cdef class CatalogBuilder:
-    """Writes a catalog and the directory behind it.
-
-    Parameters
-    ----------
-    old : KeyTable, optional
-        The keys of leaves that stay unless one of `runs` has their key.
-    runs : SortedRuns, optional
-        New leaves, and tombstones; see `ArchiveWriter.collect`.
-    dtype_of : callable, optional
-        With it, old leaves that are not described yet are opened and described.
-    """
+    """Writes a catalog and the directory behind it."""
 
     cdef KeyTable old
     cdef Catalog before         # what says of the old leaves what they are
@@ -1308,22 +1298,7 @@ cdef Catalog _in_memory(KeyTable table, dtype_of):
 
 def write_cataloged(ArchiveWriter writer not None, KeyTable old, SortedRuns runs not None, bytes others not None,
                     bytes embed not None, tuple gone=()):
-    """Write a catalog, and the directory behind it.
-
-    Parameters
-    ----------
-    others : bytes
-        Records of all members that are no leaves.
-    embed : bytes
-        The name of the one of them that has embedded values.
-    gone : tuple
-        Groups whose old leaves do not stay.
-
-    Returns
-    -------
-    int
-        How many leaves there are.
-    """
+    """Write a catalog, and the directory behind it."""
     cdef CatalogBuilder self = CatalogBuilder(old, runs)
     cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(others)
     cdef int64_t at = 0, count = 0, most, header, leaves

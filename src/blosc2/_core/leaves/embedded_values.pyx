@@ -48,24 +48,7 @@ cdef inline int64_t next_place(int64_t length, int64_t size, int64_t *position, 
 
 
 def gathered(list positions not None, list byte_ranges not None, Py_ssize_t first, int64_t at, int64_t limit):
-    """The bytes of small values that lie one behind the other, with zeros between them.
-
-    Parameters
-    ----------
-    positions, byte_ranges : list
-        Where each value is to begin, and its bytes.
-    first : int
-        The first value.
-    at, limit : int
-        Where the bytes begin, and where they end at the latest.
-
-    Returns
-    -------
-    bytes
-        From `at` to the end of the last value that is taken: all but that is larger, or not in memory, or behind the limit.
-    int
-        The first value that is not taken.
-    """
+    """The bytes of small values that lie one behind the other, with zeros between them; and the first that is not taken."""
     cdef Py_ssize_t number = first, stop, count = len(positions)
     cdef int64_t position, offset, size, end = at
     cdef Source source
@@ -106,27 +89,9 @@ def are_new(dict changes not None, int64_t most, type other not None):
 
 
 def laid_out(dict entries not None, dict values not None, int64_t size, int64_t position, int64_t align):
-    """Give values their places in a map, one behind the other from a position on.
+    """Give values their places in a map, one behind the other: positions, byte ranges, their bytes, and the end of the last.
 
-    Parameters
-    ----------
-    entries : dict
-        The map, which gets an entry for each value; one of the same key gives way, and its place in the order stays.
-    values : dict
-        The byte range of each value, by key.
-    size : int
-        Of a chunk: a value that fits into one crosses the end of none.
-    position : int
-        Where the first one begins at the earliest.
-    align : int
-        Values begin at multiples of this, but frames that gain nothing by it; `size` is one, too.
-
-    Returns
-    -------
-    positions, byte_ranges : list
-        Where each value begins, and its bytes.
-    total, end : int
-        Bytes of the values, and where the last one ends.
+    A value that fits into a chunk of `size` bytes crosses the end of none.
     """
     cdef list positions = [], byte_ranges = []
     cdef int64_t offset, length, total = 0, end = position
@@ -150,20 +115,7 @@ def laid_out(dict entries not None, dict values not None, int64_t size, int64_t 
 
 
 def counted(dict entries not None, int64_t nbytes, int64_t least, int64_t most):
-    """How much the values of a map have in all, as their entries say.
-
-    Parameters
-    ----------
-    nbytes : int
-        Where the values end; lengths beyond it are no lengths.
-    least, most : int
-        Of which values `crossing` is told.
-
-    Returns
-    -------
-    count, total, crossing : int
-        How many values say how long they are, their bytes, and those of values of more than `least` up to `most`.
-    """
+    """How many values say how long they are, their bytes, and those of values of more than `least` up to `most`."""
     cdef int64_t count = 0, total = 0, crossing = 0, length
     cdef int overflow = 0
     cdef PyObject *found

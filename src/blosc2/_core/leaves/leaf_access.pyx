@@ -87,17 +87,7 @@ cdef str _suffix = ".b2nd"
 
 @cython.final
 cdef class FolderTime:
-    """Tells whether a listing of a folder still holds: until a moment, and as long as the folder was not changed.
-
-    Parameters
-    ----------
-    folder : bytes
-        Its path. Writers change its time with all that they publish.
-    changed : int
-        When it was changed last, before it was listed, in nanoseconds.
-    until : float
-        The last moment, by the monotonic clock.
-    """
+    """Tells whether a listing of a folder still holds: until a moment, and as long as the folder was not changed."""
 
     cdef bytes folder
     cdef int64_t changed
@@ -123,17 +113,6 @@ cdef class LeafSetter:
 
     It takes note of groups in which it has set a leaf, and of paths that are groups. A key of which it cannot tell what it
     would exclude is left to the slow path.
-
-    Parameters
-    ----------
-    session, pending, contents, leaves
-        The objects of the store.
-    lock : Lock
-        Held while a leaf is set.
-    kind : type
-        The class of new byte ranges: made from a tuple, it has the attributes `suffix` and `description`.
-    process : int
-        The process that may change the store; -1 for any.
     """
 
     cdef SessionState session
@@ -289,25 +268,9 @@ cdef class LeafSetter:
         return done
 
     def set_many(self, values not None, progress, int64_t most, int64_t count, int64_t nbytes):
-        """Set pairs of key and value up to the first that is not simple, or has `most` bytes.
+        """Set pairs of key and value up to the first that is not simple, or has `most` bytes, and return that.
 
-        Parameters
-        ----------
-        values : iterator
-            Pairs of key and value.
-        progress : callable
-            Called each time that the number of leaves is a multiple of 1024, with it and their uncompressed bytes.
-        most : int
-            Bytes of a value that is given back.
-        count, nbytes : int
-            Leaves before these, and their uncompressed bytes.
-
-        Returns
-        -------
-        int, int
-            The same with these.
-        tuple or None
-            The pair that was not set; None at the end.
+        `count` and `nbytes` are those of the leaves before; `progress` is called with both for each 1024 leaves.
         """
         cdef Py_ssize_t length = 0, parent
         cdef const uint8_t *text = NULL
@@ -553,15 +516,7 @@ cdef class LeafSetter:
 
 @cython.final
 cdef class LiveLeaves:
-    """What a leaf of a store that is open for writing is looked for with; it refers to no store.
-
-    Parameters
-    ----------
-    session, pending, leaves, lock
-        The objects of the store.
-    foreign : object, optional
-        Its `possible` is False where the store has no objects of other packages.
-    """
+    """What a leaf of a store that is open for writing is looked for with; it refers to no store."""
 
     cdef SessionState session
     cdef PendingFrames pending

@@ -54,13 +54,7 @@ cdef enum:
 
 
 cdef class LeafTemplate:
-    """A leaf that others are compared with: a frame of one chunk, whose bytes are the items in order.
-
-    Attributes
-    ----------
-    fits : bool
-        Whether it is such a frame; otherwise no leaf is like it.
-    """
+    """A leaf that others are compared with: a frame of one chunk, whose bytes are the items in order."""
 
     def __cinit__(self, Frame frame not None, Geometry geometry not None, cnp.dtype dtype not None):
         frame.load_index()
@@ -195,23 +189,7 @@ cdef enum:
 
 @cython.final
 cdef class LeafMaker:
-    """Makes leaves of frames: arrays without Python code, and the handles of leaves of other kinds.
-
-    Parameters
-    ----------
-    arrays, handles : type
-        Classes of an array and of its frame handle. A handle is made from a frame, the options, the path and the key;
-        its `array` is set to geometry, dtype and frame. Where no chunk is to be checked, what its `__init__` sets is
-        put into its slots here.
-    dtype_of : callable
-        Gives the dtype that a text stands for; `ValueError` for what it refuses.
-    options : tuple
-        How handles are opened. Its `verify` says which reads are checked.
-    path : str or None
-        Where the store is.
-    more : dict
-        What each handle has besides, by the names of its slots.
-    """
+    """Makes leaves of frames: arrays without Python code, and the handles of leaves of other kinds."""
 
     def __cinit__(self, type arrays not None, type handles not None, dtype_of, options, path, dict more=None):
         self.arrays, self.handles, self.dtype_of = arrays, handles, dtype_of
@@ -282,23 +260,7 @@ cdef class LeafMaker:
 
 
 cdef class LeafReader:
-    """Finds and reads the leaves of one version of a store, which nobody changes.
-
-    Parameters
-    ----------
-    maker : LeafMaker
-        Makes the leaves.
-    hidden : str, optional
-        The last segment of keys that count as not there.
-    check : bool
-        Whether what is read as a whole is checked against the checksums of members.
-    table : KeyTable, optional
-        The keys of members of an archive.
-    values : Frame, optional
-        The frame of embedded values.
-    entries : dict, optional
-        Where each of these lies in the bytes of that: a dict with its `offset` and `length`, by key.
-    """
+    """Finds and reads the leaves of one version of a store, which nobody changes."""
 
     def __cinit__(self, LeafMaker maker not None, str hidden, bint check, KeyTable table=None, Frame values=None,
                   dict entries=None):
@@ -472,26 +434,7 @@ cdef struct Share:
 
 
 cdef class LeafBatch:
-    """Leaves that are read together.
-
-    Parameters
-    ----------
-    table : KeyTable
-        The keys of an archive.
-    keys : list
-        What is no string with "/" in front counts as not there. Nobody may change the list as long as the batch is used.
-    threads : int
-        How many may work at it.
-    hidden : str, optional
-        The last segment of keys that count as not there.
-    check : bool
-        Whether each leaf is compared with the checksum of its member before it is decoded.
-
-    Attributes
-    ----------
-    missing : int
-        Position of the first key that is not there, or -1.
-    """
+    """Leaves that are read together; nobody may change the list of keys meanwhile."""
 
     cdef KeyTable table
     cdef readonly Archive archive

@@ -45,22 +45,7 @@ cdef bytes _suffix = b".b2nd"
 
 
 cdef class SmallLeaves:
-    """Writes the small ones of many leaves.
-
-    Parameters
-    ----------
-    writer : ArchiveWriter
-        Where they go, behind `collect`.
-    check : callable
-        Raises an error if the writer may not be used any more; called before anything is written to the file.
-    progress : callable
-        Called from time to time with the number of leaves and their uncompressed bytes.
-
-    Attributes
-    ----------
-    count, nbytes : int
-        Leaves so far and their uncompressed bytes; the caller adds its own.
-    """
+    """Writes the small ones of many leaves."""
 
     cdef ArchiveWriter writer
     cdef KeyAdmission admission
@@ -137,24 +122,7 @@ cdef class SmallLeaves:
 
 def append_frames(ArchiveWriter writer not None, dict frames not None, dict appended not None, type made not None,
                   type renamed not None, KeyTable members):
-    """Append small frames that wait in memory, and members that get another name, behind `collect`.
-
-    Parameters
-    ----------
-    frames : dict
-        A byte range, or None, by key.
-    appended : dict
-        Keys whose frame may be in the file already.
-    made : type
-        The class of byte ranges that have the attributes `suffix` and `description`.
-    renamed : type
-        The class of byte ranges that have the attribute `origin`, the key that they have now.
-
-    Returns
-    -------
-    list of str
-        Keys whose frames have to be appended in another way.
-    """
+    """Append small frames that wait in memory, and members that get another name; keys that take another way are returned."""
     cdef uint8_t name[MOST_NAME]
     cdef Py_ssize_t length, tail
     cdef const uint8_t *text

@@ -37,7 +37,10 @@ cdef class HeldLeaves:
 
 
 cdef class KeyUndo(Block):
-    cdef public dict before, changes
+    # What each key had: its pending change (... for none), its tier, the handle and the object of its leaf if that is open,
+    # and whether the leaf was edited; None for a key without a change whose leaf nobody holds.
+    cdef public dict before
+    cdef public dict changes        # that were made: if a key has a different one now, another thread set it
 
 
 cdef class PendingFrames:

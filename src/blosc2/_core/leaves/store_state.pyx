@@ -21,13 +21,7 @@ from _thread import get_ident
 
 
 cdef class SessionState:
-    """Whether a store may be changed now: what is asked at each change.
-
-    Attributes
-    ----------
-    transaction : object or None
-        The transaction under way; it has its `thread`.
-    """
+    """Whether a store may be changed now: what is asked at each change."""
 
     @property
     def closed(self):
@@ -119,16 +113,7 @@ cdef class Change:
 
 
 cdef class KeyUndo(Block):
-    """What takes back changes of keys, of which each is noted right before it is made.
-
-    Attributes
-    ----------
-    before : dict
-        What each key had: its pending change (... for none), its tier, the handle and the object of its leaf if that is
-        open, and whether the leaf was edited. None for a key without a change whose leaf nobody holds.
-    changes : dict
-        The pending changes that were made. If a key has a different one now, another thread set it.
-    """
+    """What takes back changes of keys, of which each is noted right before it is made."""
 
     def __cinit__(self):
         self.before, self.changes = {}, {}
@@ -141,13 +126,7 @@ cdef object alive(dict references, str key):
 
 
 cdef class PendingFrames:
-    """The new frames of a store by key, and what is counted of them.
-
-    Attributes
-    ----------
-    leaves : HeldLeaves
-        The leaves that somebody holds, as far as they are of keys that change.
-    """
+    """The new frames of a store by key, and what is counted of them."""
 
     def __cinit__(self):
         self.frames, self.tiers, self.blocks, self.removed_groups = {}, {}, {}, ()
@@ -262,13 +241,7 @@ cdef int check_same(PendingFrames pending, int64_t revision) except -1:
 
 @cython.final
 cdef class KeyIteration:
-    """Gives the keys of a store one by one, until one is added or removed; then `check_revision` raises an error.
-
-    Parameters
-    ----------
-    revision : int
-        What it was before `batches` were made.
-    """
+    """Gives the keys of a store one by one, until one is added or removed; then `check_revision` raises an error."""
 
     cdef PendingFrames pending
     cdef int64_t revision
@@ -331,13 +304,7 @@ cdef class HeldLeaves:
     # that runs meanwhile could wait for a thread that waits for this lock. Nothing runs within a critical section, as it makes
     # no object and lets go of none.
     def show_edit(self, SessionState session not None, handle, tuple places not None, frame, array):
-        """Let a leaf show an edit, and note that, unless edits of it are refused; whether it was done.
-
-        Parameters
-        ----------
-        places : tuple
-            The descriptors of the two attributes.
-        """
+        """Let a leaf show an edit, and note that, unless edits of it are refused; whether it was done."""
         cdef object frame_place = places[0], array_place = places[1]
         cdef object key = handle.key, me = get_ident(), before, transaction = None, own = None, thread = None
         cdef dict edited = None, handles = None
