@@ -10,14 +10,9 @@ import pytest
 
 import blosc2
 from blosc2._frames import chunk_encoding
-from blosc2._options import Support, check_meta, codecs
+from blosc2._options import Support, check_meta
 
 ROOT = Path(__file__).resolve().parents[2]
-NATIVE = ROOT / "src" / "blosc2" / "_core" / "codec" / "generated_codecs.h"
-
-
-def test_the_table_of_compiled_code_is_the_one_that_is_written_from_this() -> None:
-    assert NATIVE.read_text(encoding="utf-8") == codecs.native_table()
 
 
 def test_ids_on_disk() -> None:

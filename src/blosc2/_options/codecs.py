@@ -1,9 +1,7 @@
 """The codecs and filters that exist. A new one is declared here, in one line, and nowhere else.
 
 Each member of `Codec` and `Filter` carries the facts about it, and the rest of the package asks these. Compiled code
-has a table of its own, which is written from this one: after a change, run
-
-    python src/blosc2/_options/codecs.py > src/blosc2/_core/codec/generated_codecs.h
+has a table of its own, which the build writes from this one (cmake/codec_table.py).
 """
 
 from __future__ import annotations
@@ -154,97 +152,3 @@ class Filter(Enum):
 def lossy_codecs() -> tuple[Codec, ...]:
     """Codecs that take the items themselves for numbers."""
     return tuple(codec for codec in Codec if codec.facts.dtypes)
-
-
-# ---------------------------------------------------------------- the table of compiled code
-
-_HEADER = """\
-/* The codecs and filters that a chunk may carry, by their ids. Do not change this file: it is written from
- * `_options/codecs.py`, which says how. */
-#ifndef B2_GENERATED_CODECS_H
-#define B2_GENERATED_CODECS_H
-
-#include <stdint.h>
-
-/* What decoding needs. Blocks of a "whole chunk" do not stand alone; "array": the super-chunk of the C library has to
- * tell the shape of the array's blocks. */
-enum {{ {support} }};
-enum {{ FIRST_PLUGIN = {first_plugin}, NO_FORMAT = 255 }};
-
-enum {{
-    {codecs},
-}};
-
-enum {{
-    {filters},
-}};
-
-static inline int codec_support(int id) {{
-    static const uint8_t table[256] = {{
-        {codec_support}
-    }};
-    return table[(uint8_t)id];
-}}
-
-static inline int filter_support(int id) {{
-    static const uint8_t table[256] = {{
-        {filter_support}
-    }};
-    return table[(uint8_t)id];
-}}
-
-/* The format bits in the flags of a chunk with this codec. */
-static inline int codec_format(int id) {{
-    static const uint8_t table[256] = {{
-        {codec_format}
-    }};
-    return codec_support(id) == SUPPORT_ABSENT ? NO_FORMAT : table[(uint8_t)id];
-}}
-
-/* The largest `codec_meta` that can be decoded. */
-static inline int largest_codec_meta(int id) {{
-    switch (id) {{
-    {largest_meta}
-    default: return 255;
-    }}
-}}
-
-/* Whether a filter asks the array when this is its meta. */
-static inline int filter_asks_array(int id, int meta) {{
-    return filter_support(id) == SUPPORT_ARRAY || (meta == 0 && ({takes_typesize}));
-}}
-
-/* Whether the filter leaves a block of one byte, repeated, as it is. */
-static inline int filter_keeps_run(int id, int meta, int byte) {{
-    switch (id) {{
-    {keeps_runs}
-        return 1;
-    default: return byte == 0 && !filter_asks_array(id, meta);
-    }}
-}}
-
-#endif
-"""
-
-
-def native_table() -> str:
-    """The text of `_core/codec/generated_codecs.h`."""
-    present = [codec for codec in Codec if codec.facts.support is not Support.ABSENT]
-    indent = "\n        "
-    limited = [codec for codec in present if max(codec.facts.metas) < 255]
-    return _HEADER.format(
-        support=", ".join(f"SUPPORT_{support.name} = {support.value}" for support in Support),
-        first_plugin=FIRST_PLUGIN,
-        codecs=",\n    ".join(f"CODEC_{codec.name} = {codec.value}" for codec in Codec),
-        filters=",\n    ".join(f"FILTER_{item.name} = {item.value}" for item in Filter),
-        codec_support=indent.join(f"[CODEC_{item.name}] = SUPPORT_{item.facts.support.name}," for item in present),
-        filter_support=indent.join(f"[FILTER_{item.name}] = SUPPORT_{item.facts.support.name}," for item in Filter),
-        codec_format=indent.join(f"[CODEC_{item.name}] = {item.facts.format}," for item in present),
-        largest_meta="\n    ".join(f"case CODEC_{c.name}: return {max(c.facts.metas)};" for c in limited),
-        takes_typesize=" || ".join(f"id == FILTER_{item.name}" for item in Filter if item.facts.takes_typesize),
-        keeps_runs="\n    ".join(f"case FILTER_{item.name}:" for item in Filter if item.facts.keeps_runs),
-    )
-
-
-if __name__ == "__main__":
-    print(native_table(), end="")

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "chunk_errors.h"
-#include "generated_codecs.h"
+#include "codec/generated_codecs.h"
 
 #ifdef B2_HAS_CODECS
 #include "lz4_stream.h"
