@@ -1,9 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
-"""The block cache of the process: decoded blocks, which all threads find again, up to a number of bytes.
-
-It is off until `set_limit` is called. A block is known by the source of its file, which is made anew for each version
-that somebody opens and never again for another, and by the position of its chunk there; published bytes never change
-at their place. As the header of a chunk is read anew at each read, a block also counts only where that still says the same.
+"""The block cache of the process: decoded blocks, which all threads find again, up to a number of bytes (doc/design/reading.md).
 
 Blocks lie in up to 16 shards, each with a lock, a table and a list from the newest block to the oldest. Who finds a block
 only marks it, and touches no other: in random order each would be a wait for memory. The oldest goes first; one that was

@@ -1,12 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
-"""The thread pool: its workers run loops of `_core` and know nothing of Python.
+"""The thread pool: its workers run loops of `_core` and know nothing of Python (doc/design/reading.md).
 
-Waking a worker takes some 20 us, a third of what a Python thread takes, which needs the GIL as well. Workers start when
-they are first needed, no more of them than the process has other cores, and sleep in between. An operation acquires a
-group of them, runs in the group and in its own thread, and releases the group. It does not wait for a worker that has
-not begun by the end.
-
-Readers that come from Python hand the GIL to each other here, if there is one: see native_thread.h.
+Workers start when they are first needed. An operation acquires a group of them, runs in the group and in its own thread, and
+releases the group. It does not wait for a worker that has not begun by the end.
 """
 
 from blosc2._core.io.sharing import in_child

@@ -1,14 +1,8 @@
 # cython: cdivision=True, boundscheck=False, wraparound=False
-"""Asking for all bytes that a read needs before it begins, so that it waits for the disk once and not once for each block.
+"""Asking for all bytes that a read needs before it begins, so that it waits for the disk once: see doc/design/sources.md.
 
-Three rules. Byte ranges are sorted, joined where little lies between them, and asked for all at once. How long the system
-takes for a request tells whether its bytes were in memory: when they were for 32 reads in a row, nothing is asked for 10 ms,
-and then it is looked at again; the first bytes that were not in memory end that. Of a large read a page of its middle is
-tried even then: what was read before it may lie elsewhere, or was asked for ahead. Where reads follow each other, or so many
-whole leaves of a file were read that all are likely to be, the system reads on by itself, in larger pages, if it reads far; else
-as many bytes ahead are asked for as were read so far, between 256 KiB and 16 MiB.
-
-Whole leaves that are asked for ahead are counted by themselves: reads find them in memory because they were asked for.
+Of a large read a page of its middle is tried even when nothing is asked for: what was read before it may lie elsewhere, or was
+asked for ahead. Whole leaves that are asked for ahead are counted by themselves: reads find them in memory because of that.
 """
 
 from cpython.exc cimport PyErr_SetInterrupt

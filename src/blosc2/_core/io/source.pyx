@@ -1,13 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
-"""A read-only file, mapped or read by position, a buffer in memory, or runs of bytes of these joined;
-an object on a server; and the memory of objects that have a buffer.
+"""Sources of bytes, which never change what they show: files, mapped or read by position, buffers, and objects on servers.
 
-One source serves every leaf of a file: frames are byte ranges (source, offset, length). A source never
-changes what it shows and has no file position, so any number of threads read it without a lock, and a
-forked child goes on using it. It lives as long as any frame, array or view that refers to it.
-
-A file that grows gets a new source for each length. These share one descriptor; or one mapping, made with room behind
-the end of the file, whose pages nobody touches before the file has them: each source reads up to its own size only.
+doc/design/sources.md says why one source serves every leaf of a file, and what happens when a file grows.
 """
 
 import mmap
@@ -673,11 +667,7 @@ cdef Source _mapped_whole(path, Source old):
     return self
 
 
-# A source whose bytes are on a server.
-#
-# Native code reads it as it reads a file by position. Each read takes the GIL and asks an object of Python's for the bytes,
-# which has them or fetches them: next to a request that costs nothing. There is no address at which bytes that were not
-# fetched could be looked at.
+# A source whose bytes are on a server. There is no address at which bytes that were not fetched could be looked at.
 
 
 @cython.no_gc_clear
