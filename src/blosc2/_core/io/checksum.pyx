@@ -136,12 +136,9 @@ def crc32(data not None, uint32_t before=0, int way=-1):
     return _sum(True, data, before, way)
 
 
-def crc32c(data not None, uint32_t before=0, bint portable=False, int way=-1):
-    """Checksum of a contiguous buffer that follows bytes of a known checksum.
-
-    `portable` computes it as on processors without the instruction, and `way` in one of the `WAYS` of this processor.
-    """
-    return _sum(False, data, before, 0 if portable else way)
+def crc32c(data not None, uint32_t before=0, int way=-1):
+    """Checksum of a contiguous buffer behind bytes of a known one; `way` computes it in one of the `WAYS` of this processor."""
+    return _sum(False, data, before, way)
 
 
 def crc32c_joined(uint32_t first, uint32_t second, uint64_t size):
