@@ -110,7 +110,6 @@ cdef class KeyTable:
     cdef int64_t lookup(self, const uint8_t *key, Py_ssize_t length) noexcept nogil
     cdef int64_t lookup_group(self, const uint8_t *key, Py_ssize_t length) noexcept nogil
     cdef int64_t lookup_either(self, const uint8_t *path, Py_ssize_t length) noexcept nogil
-    cdef bint key_at(self, int64_t offset, Text *text) noexcept nogil
     cdef bint leaf_at(self, int64_t position, Record *record, Text *text) noexcept nogil
     cdef bint record_at(self, int64_t offset, Record *record, Text *text) noexcept nogil
     cdef bint key(self, int64_t position, Text *text) noexcept nogil

@@ -1,11 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """The keys of a store as one table of bytes: look up by hash, and find positions in their order.
 
-A key of an archive stands for an offset: where the record of its member begins in the directory, which has the key as
-its name. No Python object is made for a key until it is listed. Where the archive has a catalog, hash and order come
-from that and cost nothing to open. Otherwise the hash is made in one pass over the directory, and the order when it is
-first needed. The table copies keys that are in no archive; these stand for numbers. Keys are in the order of their UTF-8
-bytes, which is that of Python's strings. A group is the range of keys that begin with its path and "/".
+A key of an archive stands for the offset of its record in the directory, which has the key as its name. Where the archive
+has a catalog, hash and order come from that; otherwise the hash is made in one pass over the directory, and the order when it
+is first needed. The table copies keys that are in no archive; these stand for numbers. A group is the range of keys that begin
+with its path and "/".
 """
 
 import os
@@ -141,26 +140,6 @@ cdef inline int check_own_headers(Archive archive) except -1:
     return 0
 
 
-cdef inline int look_for(KeyTable table, bytes key) except -1:
-    """A key, without its first "/", was not found: raise `FormatError` if that is because a name is damaged."""
-    cdef Archive archive = table.archive
-    cdef Text found
-    cdef int64_t at
-    if archive is None or archive.source.far or table.removed.count or flag_get(&table.headers_fit):
-        return 0
-    if table.catalog is None or table._instead is not None:
-        if archive.count < MANY_RECORDS:
-            check_own_headers(archive)
-        flag_set(&table.headers_fit)
-        return 0
-    # A key that has its place in the order and is not found by its hash is another one than when the catalog was made.
-    at = table.bound(<const uint8_t *> PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key), False)
-    if at != DAMAGED and at < table.count and table.key(at, &found) and found.bytes[:found.length] == key:
-        check_own_headers(archive)
-        flag_set(&table.headers_fit)
-    return 0
-
-
 cdef inline int settle(KeyTable table, int64_t offset, int64_t slot) except -1:
     """Let the better of two members of one key stay, after a look whether both have that name."""
     cdef uint64_t taken = u64(table.slots + SLOT_LENGTH * slot)
@@ -183,30 +162,6 @@ cdef inline int settle(KeyTable table, int64_t offset, int64_t slot) except -1:
     if rank <= rank_before:
         put64(table.slots + SLOT_LENGTH * slot, slot_tag(taken) | <uint64_t> (offset + 1))
     return 0
-
-
-cdef inline list other_offsets_of(KeyTable table, tuple without):
-    """Where their records are, but for those of some names."""
-    cdef Archive archive = table.archive
-    cdef Member member
-    cdef Text key
-    cdef int64_t number = 0, offset = 0, stop = 0
-    cdef list found = []
-    if table.catalog is None:
-        archive._need_offsets()
-    else:
-        stop = table.record_offset(0)    # before those of leaves
-    while offset < stop if table.catalog is not None else number < archive.count:
-        if table.catalog is None:
-            offset = archive._offsets[number]
-            number += 1
-        archive.member_at(offset, &member)
-        if (table.catalog is not None or not table.key_at(offset, &key)
-                or table.lookup(key.bytes, key.length) != offset) and (
-                member.name[:member.name_length] not in without):
-            found.append(offset)
-        offset += member.record.length
-    return found
 
 
 # Whether what a catalog says of keys is what the directory says.
@@ -375,29 +330,6 @@ cdef inline bint others_fit(KeyTable table) except -1:
         offset += member.record.length
         count += 1
     return offset == first and count + table.count + 1 == table.archive.count
-
-
-cdef inline int64_t paths_of(KeyTable table) except -1:
-    """How many keys there are, and groups that have keys below them, of a table that is in order."""
-    cdef int64_t position, paths = 0
-    cdef Py_ssize_t at
-    cdef Text key, before
-    if number_get(&table._paths) >= 0:
-        return number_get(&table._paths)
-    with nogil:
-        for position in range(table.count):
-            if not table.key(position, &key):
-                paths = -1
-                break
-            if position == 0:
-                before = Text(key.bytes, 0)
-            paths += 1
-            for at in range(shared(before.bytes, key.bytes, min(before.length, key.length)), key.length):
-                paths += key.bytes[at] == 0x2F
-            before = key
-    if paths < 0:
-        raise table._changed()
-    return paths
 
 
 cdef enum:
@@ -702,20 +634,16 @@ cdef class KeyTable:
     # ------------------------------------------------------------------ looking up
     cdef bint _text(self, Entry entry, Text *text) noexcept nogil:
         """The key that the table has somewhere; False where there is none, or none that a store may have."""
+        cdef Record record
         if self.archive is None:
             text.length = u32(self.own + entry.at)
             text.bytes = self.own + entry.at + OWN_HEADER
             return True
-        return self.key_at(entry.at, text)
+        return self.record_at(entry.at, &record, text)
 
     cdef int64_t _meaning(self, Entry entry) noexcept nogil:
         """What a key stands for: the offset of a record, or a number."""
         return entry.at if self.archive is not None else <int64_t> u64(self.own + entry.at + 4)
-
-    cdef bint key_at(self, int64_t offset, Text *text) noexcept nogil:
-        """The key of the record at an offset; False where there is none, or none that a store may have."""
-        cdef Record record
-        return self.record_at(offset, &record, text)
 
     cdef bint leaf_at(self, int64_t position, Record *record, Text *text) noexcept nogil:
         """The record and the key at a position of the order, of a table of an archive; False where `key` is."""
@@ -810,7 +738,22 @@ cdef class KeyTable:
 
     def look_for(self, str key not None):
         """A key was not found: raise `FormatError` if that is because a name is damaged."""
-        look_for(self, key.encode("utf-8", "surrogatepass")[1:])
+        cdef bytes name = key.encode("utf-8", "surrogatepass")[1:]
+        cdef Archive archive = self.archive
+        cdef Text found
+        cdef int64_t at
+        if archive is None or archive.source.far or self.removed.count or flag_get(&self.headers_fit):
+            return
+        if self.catalog is None or self._instead is not None:
+            if archive.count < MANY_RECORDS:
+                check_own_headers(archive)
+            flag_set(&self.headers_fit)
+            return
+        # A key that has its place in the order and is not found by its hash is another one than when the catalog was made.
+        at = self.bound(<const uint8_t *> PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name), False)
+        if at != DAMAGED and at < self.count and self.key(at, &found) and found.bytes[:found.length] == name:
+            check_own_headers(archive)
+            flag_set(&self.headers_fit)
 
     # ------------------------------------------------------------------ order
     cdef int sort(self) except -1:
@@ -875,7 +818,25 @@ cdef class KeyTable:
 
     cdef int64_t count_paths(self) except -1:
         """How many keys there are, and groups that have keys below them, of a table that is in order."""
-        return paths_of(self)
+        cdef int64_t position, paths = 0
+        cdef Py_ssize_t at
+        cdef Text key, before
+        if number_get(&self._paths) >= 0:
+            return number_get(&self._paths)
+        with nogil:
+            for position in range(self.count):
+                if not self.key(position, &key):
+                    paths = -1
+                    break
+                if position == 0:
+                    before = Text(key.bytes, 0)
+                paths += 1
+                for at in range(shared(before.bytes, key.bytes, min(before.length, key.length)), key.length):
+                    paths += key.bytes[at] == 0x2F
+                before = key
+        if paths < 0:
+            raise self._changed()
+        return paths
 
     def others(self, tuple without=()):
         """Records of the members that are no leaves, but for those of some names, one behind the other."""
@@ -889,7 +850,26 @@ cdef class KeyTable:
 
     def other_offsets(self, tuple without=()):
         """Where the records of the members are that are no leaves, but for those of some names."""
-        return other_offsets_of(self, without)
+        cdef Archive archive = self.archive
+        cdef Member member
+        cdef Text key
+        cdef int64_t number = 0, offset = 0, stop = 0
+        cdef list found = []
+        if self.catalog is None:
+            archive._need_offsets()
+        else:
+            stop = self.record_offset(0)    # before those of leaves
+        while offset < stop if self.catalog is not None else number < archive.count:
+            if self.catalog is None:
+                offset = archive._offsets[number]
+                number += 1
+            archive.member_at(offset, &member)
+            if (self.catalog is not None or not self.record_at(offset, &member.record, &key)
+                    or self.lookup(key.bytes, key.length) != offset) and (
+                    member.name[:member.name_length] not in without):
+                found.append(offset)
+            offset += member.record.length
+        return found
 
     def record_offsets(self, int64_t start=0, int64_t stop=-1):
         """Offsets of the keys at positions ``start .. stop`` of the order, which is there already or made now."""
