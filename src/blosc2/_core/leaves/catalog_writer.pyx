@@ -19,7 +19,7 @@ from libc.string cimport memcmp, memcpy, memmove, memset
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.io.checksum cimport checksum
 from blosc2._core.io.endian cimport put, put32, put64, u32, u64
-from blosc2._core.io.memory cimport bring_pages, prefetch, use_large_pages
+from blosc2._core.io.memory cimport bring_pages, use_large_pages
 from blosc2._core.keys.key_order cimport before_in_order, shared
 from blosc2._core.keys.keytable cimport NO_KEY, KeyTable, Text
 from blosc2._core.keys.listing cimport GoneRanges, after_gone, find_ranges
@@ -501,30 +501,15 @@ cdef class LeafMerge:
         return 0
 
 
-# Filling the hash of a catalog: paths are put into their slots in the order in which they come.
-
-
-cdef enum:
-    # Paths that wait for their slots.
-    WAITING = 16
-
-
-
 cdef class PathSlots:
-    """Puts paths into slots, some steps after their slots were asked for: those of a large hash are not in a cache."""
+    """Fills the hash of a catalog: puts paths into their slots in the order in which they come."""
 
-    cdef int64_t homes
+    cdef int64_t homes, count
     cdef uint64_t seed0, seed1
-    cdef uint64_t waiting_hashes[WAITING]
-    cdef int64_t waiting_offsets[WAITING]       # plus one; 0 where none waits
-    cdef int64_t waiting
 
     cdef int put(self, uint8_t *slots, int64_t first, int64_t last, int64_t stop, int64_t offset, const uint8_t *key,
                  Py_ssize_t length, Py_ssize_t common) except -1:
-        """Put a leaf, and the groups that appear with it, into the slots ``first .. stop``, if their home is before `last`.
-
-        Some wait for a while; `put_all` puts the last ones.
-        """
+        """Put a leaf, and the groups that appear with it, into the slots ``first .. stop``, if their home is before `last`."""
         cdef prefix_hashes state
         cdef uint64_t hashed
         cdef Py_ssize_t at
@@ -533,24 +518,8 @@ cdef class PathSlots:
             if at == length or key[at] == 0x2F:
                 hashed = next_prefix(&state, key, <size_t> at)
                 if first <= slot_home(hashed, self.homes) < last:
-                    # Its slot is asked for now, and needed some paths later.
-                    prefetch(slots + SLOT_LENGTH * (slot_home(hashed, self.homes) - first), 1)
-                    self.put_waiting(slots, first, stop, self.waiting % WAITING)
-                    self.waiting_hashes[self.waiting % WAITING], self.waiting_offsets[self.waiting % WAITING] = hashed, offset + 1
-                    self.waiting += 1
-        return 0
-
-    cdef int put_waiting(self, uint8_t *slots, int64_t first, int64_t stop, int at) except -1:
-        """Put a path that waits into its slot."""
-        cdef int64_t offset = self.waiting_offsets[at] - 1
-        self.waiting_offsets[at] = 0
-        return self.put_slot(slots, first, stop, offset, self.waiting_hashes[at]) if offset >= 0 else 0
-
-    cdef int put_all(self, uint8_t *slots, int64_t first, int64_t stop) except -1:
-        """Put all paths that wait into their slots, in the order in which they came."""
-        cdef int i
-        for i in range(WAITING):
-            self.put_waiting(slots, first, stop, (self.waiting + i) % WAITING)
+                    self.put_slot(slots, first, stop, offset, hashed)
+                    self.count += 1
         return 0
 
     cdef int put_slot(self, uint8_t *slots, int64_t first, int64_t stop, int64_t offset, uint64_t hashed) except -1:
@@ -568,11 +537,7 @@ cdef inline bint is_hidden(const Text *key) noexcept nogil:
     return last_segment_is(key.bytes, <size_t> key.length, b"__vlmeta__", 10)
 
 
-# The catalog and the directory of the next version, made of those of the last one.
-#
-# A commit of few leaves costs memory copies of what is there: runs of old records are copied, the totals of old leaves are
-# moved by what came or went before them, and of the hash only the paths that come are looked at. Nothing is written before
-# all of it is known to be possible; otherwise `CatalogBuilder` makes all anew, as it does now and then anyway.
+# The catalog and the directory of the next version, made of those of the last one (doc/design/catalog.md).
 #
 # What the last catalog says of its leaves must have been compared with the directory (`KeyTable.sound`), or be this writer's
 # own.
@@ -998,11 +963,6 @@ cdef class CatalogBuilder:
     cdef Leaf after, like
     cdef int64_t after_position     # 0 where there is none yet
     cdef Description like_description
-    # A new leaf that is known: its packed description, and what came of it.
-    cdef Collected new_like
-    cdef Description new_description
-    cdef int new_kind
-    cdef uint32_t new_shape
 
     def __cinit__(self, KeyTable old=None, SortedRuns runs=None, dtype_of=None):
         if old is not None and old._instead is not None:
@@ -1072,13 +1032,8 @@ cdef class CatalogBuilder:
         return 0
 
     cdef int _describe(self, const Merged *leaf, bint hidden, Description *description, uint32_t *shape) except -1:
-        """What a leaf is, its kind, and where its shape is. Most new ones are what the new one before is."""
-        cdef bint is_new = leaf.position < 0
-        if is_new and not hidden and self.new_like.used and leaf.description_length == self.new_like.used and memcmp(
-                leaf.description, self.new_like.data, <size_t> self.new_like.used) == 0:
-            description[0], shape[0] = self.new_description, self.new_shape     # its dtype is not looked at again
-            return self.new_kind
-        if not is_new:
+        """What a leaf is, its kind, and where its shape is."""
+        if leaf.position >= 0:
             self._describe_old(leaf.position, description)
         elif not unpack_description(leaf.description, leaf.description_length, description):
             describe_nothing(description)
@@ -1087,9 +1042,6 @@ cdef class CatalogBuilder:
             description.what, description.codec = LEAF_ATTRIBUTES, 0
         cdef int kind = self.known.kind(description)
         shape[0] = self.known.shape(description) if kind else 0
-        if kind and is_new and not hidden:
-            self.new_description, self.new_kind, self.new_shape = description[0], kind, shape[0]
-            remember(self.new_like, leaf.description, <Py_ssize_t> leaf.description_length)
         return kind
 
     # ------------------------------------------------------------------ passes
@@ -1108,7 +1060,6 @@ cdef class CatalogBuilder:
         cdef uint32_t shape
         cdef bint hidden
         cdef Text key
-        self.new_like = Collected.__new__(Collected)
         merge.begin()
         while merge.next(&leaf):
             key = Text(leaf.key, leaf.length)
@@ -1139,8 +1090,6 @@ cdef class CatalogBuilder:
             self.sample.take(leaf.record, leaf.record_length)
             self.records_size += leaf.record_length
             merge.go_on()
-        if slots != NULL:
-            self.paths.put_all(slots, 0, self.slot_count)
         return totals.end(self.pages, others + self.records_size)
 
     cdef int _pass_slots(self, int64_t others) except -1:
@@ -1164,7 +1113,6 @@ cdef class CatalogBuilder:
                     remember(before, leaf.key, leaf.length)
                     offset += leaf.record_length
                     merge.go_on()
-                self.paths.put_all(slots, first, min(stop + SLACK, self.slot_count))
                 self.pages.add(slots, SLOT_LENGTH * (stop - first))
                 # Keys that found no slot in this part are in the next one already.
                 memmove(slots, slots + SLOT_LENGTH * (stop - first), SLOT_LENGTH * SLACK)
@@ -1332,7 +1280,7 @@ def write_cataloged(ArchiveWriter writer not None, KeyTable old, SortedRuns runs
     self.pages = Pages.__new__(Pages, writer)
     writer.begin_open(NAME.encode(), most)
     footer = self._build(PyBytes_GET_SIZE(others), count, header)
-    own = end_catalog(self.pages, <const uint8_t *> PyBytes_AS_STRING(footer), self.paths.waiting, others)
+    own = end_catalog(self.pages, <const uint8_t *> PyBytes_AS_STRING(footer), self.paths.count, others)
     self.merge.begin()
     while self.merge.next(&leaf):
         writer._add(leaf.record, leaf.record_length)
