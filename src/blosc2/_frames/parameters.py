@@ -93,7 +93,7 @@ def encode(encoding: Encoding, data: Any, nthreads: int = 1) -> bytes:
     encoder = _idle.pop(kind, None) or Encoder(encoding)
     stored: bytes = encoder.encode_bytes(data)
     # An encoder that raised is not used again: its state is unknown.
-    if encoder.may_wait:
+    if encoder.is_small():
         if len(_idle) >= _MOST_IDLE:
             _idle.clear()
         _idle[kind] = encoder

@@ -67,7 +67,7 @@ cdef class Encoder:
     cdef uint8_t *copy      # of their data, for filters that would write into it
     cdef uint8_t *undone    # room to decode what filters gave that cannot always be undone
     cdef void *interrupts   # what may stop it within a chunk; NULL where no chunk takes long
-    cdef bint is_small(self) noexcept
+    cpdef bint is_small(self) noexcept
     cdef int prepare(self, int32_t nbytes, int threads=*) except -1
     cdef void free_context(self) noexcept nogil
     cdef int32_t encode(self, const uint8_t *source, uint8_t *destination, int32_t room,

@@ -332,8 +332,8 @@ cdef inline bytes compress_vl_chunk(c.blosc2_cparams cparams, list blocks, int64
         free(sizes)
 
 
-cdef inline bytes raw_vl_chunk(list blocks):
-    """A chunk of blocks that are stored as they are."""
+def raw_blocks(list blocks not None):
+    """A chunk of blocks of variable length that are stored as they are; see `Encoder.encode_blocks`."""
     total = sum(map(len, blocks))
     count = len(blocks)
     at = CHUNK_HEADER + 4 * count
@@ -792,7 +792,7 @@ cdef class Encoder:
         self.cctx = NULL
         leave_reserve()
 
-    cdef bint is_small(self) noexcept:
+    cpdef bint is_small(self) noexcept:
         """Whether it holds so little memory that it may wait for the next use."""
         cdef int64_t size = TEMPORARIES * <int64_t> self.blocksize
         if self.copy != NULL:
@@ -800,11 +800,6 @@ cdef class Encoder:
         if self.undone != NULL:
             size += self.nbytes
         return size <= KEEP
-
-    @property
-    def may_wait(self):
-        """Whether it holds so little memory that it may be kept for the next use."""
-        return self.is_small()
 
     def __dealloc__(self):
         free(self.copy)
@@ -884,18 +879,13 @@ cdef class Encoder:
         cdef Encoding encoding = <Encoding> self.encoding
         encoding.check()
         if encoding.clevel == 0:    # the C library cannot read such blocks back with its own codec
-            return raw_vl_chunk(blocks)
+            return raw_blocks(blocks)
         if encoding.needs_geometry or FILTER_DELTA in encoding.filters or encoding.filter_count() >= SCRIBBLING:
             raise ValueError("blocks of variable length take up to two filters, none of them DELTA or one of arrays")
         total = vl_total(blocks)
         cparams = encoding.parameters(<int32_t> total)
         cparams.blocksize = 0
         return compress_vl_chunk(cparams, blocks, total)
-
-
-def raw_blocks(list blocks not None):
-    """A chunk of blocks of variable length that are stored as they are; see `Encoder.encode_blocks`."""
-    return raw_vl_chunk(blocks)
 
 
 def decode_bytes(buffer, int64_t largest=MAX_BUFFER, path=None, key=None, offset=None):

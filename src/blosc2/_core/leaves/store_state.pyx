@@ -10,10 +10,9 @@ from cpython.dict cimport PyDict_Contains, PyDict_DelItem, PyDict_GetItemWithErr
 from cpython.object cimport PyObject, PyTypeObject, Py_TYPE
 from cpython.pythread cimport PyThread_get_thread_ident
 from cpython.weakref cimport PyWeakref_NewRef
-from libc.stdint cimport int64_t, uint8_t
-from libc.string cimport memcmp, memset
+from libc.stdint cimport int64_t
+from libc.string cimport memset
 
-from blosc2._core.io.ascii_text cimport ascii_text
 from blosc2._core.io.sharing cimport Block
 from blosc2._core.io.steps cimport item_of, number_get, number_set, state_get, state_set, step_begin, step_end
 
@@ -415,30 +414,6 @@ cdef class GroupCounts:
     def add(self, str key not None, int change):
         """A leaf was added (1) or removed (-1)."""
         self.note(key, key.rfind("/"), change)
-
-    def add_all(self, list keys not None, int change):
-        """Many leaves were added (1) or removed (-1)."""
-        cdef str key, last = None
-        cdef Py_ssize_t parent, length = 0, size
-        cdef const uint8_t *text
-        cdef const uint8_t *before = NULL
-        cdef int count = 0
-        for key in keys:
-            text = ascii_text(<PyObject *> key, &size)
-            if text != NULL:
-                parent = size - 1
-                while parent > 0 and text[parent] != 0x2F:
-                    parent -= 1
-            else:
-                parent = key.rfind("/")
-            # Keys that come in order mostly have the group of the one before.
-            if text == NULL or before == NULL or parent != length or memcmp(before, text, <size_t> parent):
-                if count:
-                    self.note(last, length, count * change)
-                last, length, count, before = key, parent, 0, text
-            count += 1
-        if count:
-            self.note(last, length, count * change)
 
     def take(self, dict added not None):
         """Add what was noted to the number of leaves below each group."""

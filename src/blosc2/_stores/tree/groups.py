@@ -37,7 +37,8 @@ class Groups(GroupCounts):
             self.add(key, change)
 
     def keys_removed(self, keys: list[str]) -> None:
-        self.add_all(keys, -1)
+        for key in keys:
+            self.add(key, -1)
 
     def recount(self) -> None:
         self.begin_version()
