@@ -1,27 +1,17 @@
 from collections.abc import Iterable
 from os import PathLike
-from typing import Any, Final, Self, final
+from typing import Any, Final, Self
 
 from typing_extensions import Buffer as _Buffer
 
-@final
-class Buffer: ...  # the memory of an object with a C-contiguous buffer; only native code makes one
-
 ADVICE: Final[tuple[str, ...]]
 
-class OpenFile: ...
-
 class Source:
-    @property
-    def path(self) -> str | None: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def mapped(self) -> bool: ...
-    @property
-    def far(self) -> bool: ...
-    @property
-    def identity(self) -> tuple[int, int, int, int] | None: ...
+    path: Final[str | None]
+    size: Final[int]
+    mapped: Final[bool]
+    far: Final[bool]
+    identity: Final[tuple[int, int, int, int] | None]
     def awaits_leaves(self) -> bool: ...
     @property
     def advice(self) -> str: ...
@@ -37,8 +27,7 @@ class Source:
     def joined(parts: Iterable[tuple[Source, int, int]], path: str | None = None, checksums: Any = None) -> Source: ...
     @staticmethod
     def of_descriptor(descriptor: int, path: str | None = None) -> Source: ...
-    @property
-    def checksums(self) -> Any: ...
+    checksums: Final[Any]
     @property
     def descriptor(self) -> int: ...
     @property

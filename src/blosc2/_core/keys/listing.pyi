@@ -2,8 +2,6 @@ from collections.abc import Iterator
 
 from blosc2._core.keys.keytable import KeyTable
 
-class Damaged(Exception): ...  # noqa: N818
-
 class KeyListing:
     def __init__(
         self, base: KeyTable, added: KeyTable | None = None, removed: KeyTable | None = None, path: object = None
