@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from fixture_kit import claims
 from fixture_kit.schunks import decode_all
+from fuzz.generate import frame
 
 import blosc2
 from blosc2._core.frame.frame import Frame
@@ -24,62 +25,22 @@ def raw_chunk(data: bytes, typesize: int = 1) -> bytes:
     return header + bytes(16) + data
 
 
-def u64(*numbers: int) -> bytes:
-    return b"".join(n.to_bytes(8, "little") for n in numbers)
-
-
-def table(entries: dict[str, bytes], start: int, size_from: int) -> bytes:
-    """A metalayer table (FORMATS 1.3); offsets count from `start` bytes before it."""
-    names = [name.encode() for name in entries]
-    map_size = sum(6 + len(name) for name in names) + 6 + size_from
-    head = b"\x93\xcd" + struct.pack(">H", map_size) + b"\xde" + struct.pack(">H", len(names))
-    offset = start + len(head) + sum(6 + len(name) for name in names) + 3
-    pointers, contents = b"", b"\xdc" + struct.pack(">H", len(names))
-    for name, content in zip(names, entries.values(), strict=True):
-        pointers += bytes([0xA0 + len(name)]) + name + b"\xd2" + struct.pack(">i", offset)
-        contents += b"\xc6" + struct.pack(">I", len(content)) + content
-        offset += 5 + len(content)
-    return head + pointers + contents
-
-
 class Parts:
     """A frame of one-byte items in chunks of 8 bytes, in parts that a test can change before they are joined."""
 
-    def __init__(self, data: bytes = b"0123456789ab", *, chunksize: int = 8, typesize: int = 1) -> None:
-        pieces = [data[i : i + chunksize] for i in range(0, len(data), chunksize)]
-        chunks = [raw_chunk(piece, typesize) for piece in pieces]
-        self.chunks = b"".join(chunks)
-        self.offsets = [sum(map(len, chunks[:n])) for n in range(len(chunks))]
-        self.nbytes, self.chunksize, self.typesize = len(data), chunksize, typesize
-        self.flags = 0x12
-        self.meta: dict[str, bytes] = {}
-        self.vlmeta: dict[str, bytes] = {}
-        self.index: bytes | None = None
-        self.gap = b""
-
-    def header(self, frame_len: int, cbytes: int) -> bytes:
-        metalayers = table(self.meta, 87, 1)
-        header_len = 87 + len(metalayers)
-        return (
-            b"\x9e\xa8b2frame\0" + b"\xd2" + struct.pack(">i", header_len) + b"\xcf" + struct.pack(">Q", frame_len)
-            + b"\xa4" + bytes([self.flags, 0, 0x51, 0]) + b"\xd3" + struct.pack(">q", self.nbytes)
-            + b"\xd3" + struct.pack(">q", cbytes) + b"\xd2" + struct.pack(">i", self.typesize)
-            + b"\xd2" + struct.pack(">i", 0) + b"\xd2" + struct.pack(">i", self.chunksize)
-            + b"\xd1\0\1\xd1\0\1" + (b"\xc3" if self.vlmeta else b"\xc2") + b"\xd8\x06" + bytes(5) + b"\x01"
-            + b"\x01\0" + bytes(6) + bytes(2) + metalayers
-        )  # fmt: skip
-
-    def trailer(self) -> bytes:
-        body = b"\x94\x01" + table(self.vlmeta, 2, 0)
-        return body + b"\xce" + struct.pack(">I", len(body) + 23) + b"\xd8" + bytes(17)
+    def __init__(self, data: bytes = b"0123456789ab", *, chunksize: int = 8) -> None:
+        pieces = [data[at : at + chunksize] for at in range(0, len(data), chunksize)]
+        self.chunks: list[bytes | int] = [raw_chunk(piece) for piece in pieces]
+        self.nbytes, self.chunksize, self.flags = len(data), chunksize, 0x12
+        self.meta: dict[bytes, bytes] = {}
+        self.vlmeta: dict[bytes, bytes] = {}
 
     def join(self) -> bytes:
-        index = (raw_chunk(u64(*self.offsets), 8) if self.index is None else self.index) if self.nbytes else b""
-        trailer = self.trailer()
-        chunks = self.chunks if self.nbytes else b""
-        rest = chunks + index + self.gap + trailer
-        frame_len = len(self.header(0, 0)) + len(rest)
-        return self.header(frame_len, len(chunks)) + rest
+        """The frame, made by hand by the fuzzer's module."""
+        return frame(
+            list(self.meta.items()), self.chunks, list(self.vlmeta.items()),
+            nbytes=self.nbytes, chunksize=self.chunksize, typesize=1, flags=self.flags,
+        )  # fmt: skip
 
 
 Maker = Callable[[bytes], Source]
@@ -105,20 +66,18 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Maker:
 def test_variable_chunks(make: Maker) -> None:
     pieces = [b"12345", b"6", b"789", b"abcdefghij"]
     parts = Parts()
-    chunks = [raw_chunk(piece) for piece in pieces]
-    parts.chunks, parts.offsets = b"".join(chunks), [sum(map(len, chunks[:n])) for n in range(4)]
+    parts.chunks = [raw_chunk(piece) for piece in pieces]
     parts.nbytes, parts.chunksize, parts.flags = 19, 0, 0x53
-    frame = Frame.open(make(parts.join()))
-    assert (frame.nchunks, frame.variable) == (4, True)
+    found = Frame.open(make(parts.join()))
+    assert (found.nchunks, found.variable) == (4, True)
     whole = b"".join(pieces)
     for i in range(20):
         for j in range(i, 20):
-            assert frame.read_bytes(i, j) == whole[i:j]
-    assert np.frombuffer(frame.chunk_sizes(), "<i8").tolist() == [5, 1, 3, 10]
+            assert found.read_bytes(i, j) == whole[i:j]
+    assert np.frombuffer(found.chunk_sizes(), "<i8").tolist() == [5, 1, 3, 10]
     parts.nbytes = 20
-    frame = Frame.open(make(parts.join()))
     with pytest.raises(FormatError, match="19 bytes"):
-        frame.read_bytes(0, 1)
+        Frame.open(make(parts.join())).read_bytes(0, 1)
 
 
 def change(at: int, value: bytes) -> Callable[[bytearray], None]:
@@ -187,14 +146,12 @@ def test_damage_is_named_with_its_byte(damage: Callable[[bytearray], None], at: 
 
 def test_metalayers_that_are_damaged(make: Maker) -> None:
     parts = Parts()
-    for meta in ({"": b"\1"}, {"a" * 31: b"\1"}):
-        parts.meta = meta
-        if "" in meta:
-            with pytest.raises(FormatError, match="without a name"):
-                Frame.open(make(parts.join()))
-        else:
-            assert Frame.open(make(parts.join())).metalayers() == meta
-    parts.meta = {"aa": b"\1", "ab": b"\2"}
+    parts.meta = {b"": b"\1"}
+    with pytest.raises(FormatError, match="without a name"):
+        Frame.open(make(parts.join()))
+    parts.meta = {b"a" * 31: b"\1"}
+    assert Frame.open(make(parts.join())).metalayers() == {"a" * 31: b"\1"}
+    parts.meta = {b"aa": b"\1", b"ab": b"\2"}
     data = parts.join()
     for old, new, text in (
         (b"\xa2ab", b"\xa2aa", "same name"),
@@ -211,8 +168,9 @@ def test_metalayers_that_are_damaged(make: Maker) -> None:
 
 def test_vlmeta_that_is_damaged(make: Maker) -> None:
     parts = Parts()
-    parts.vlmeta = {"aa": raw_chunk(b"\1"), "ab": raw_chunk(b"\2")}
+    parts.vlmeta = {b"aa": raw_chunk(b"\1"), b"ab": raw_chunk(b"\2")}
     data = parts.join()
+    trailer = len(data) - int.from_bytes(data[-22:-18], "big")
     assert Frame.open(make(data)).vlmeta("ab") == b"\2"
     for old, new, text in (
         (b"\xa2ab", b"\xa2aa", "are named"),
@@ -221,29 +179,28 @@ def test_vlmeta_that_is_damaged(make: Maker) -> None:
         (b"\xc6\0\0\0\x21\5\1\7\1\1\0\0\0\1", b"\xc6\0\0\1\x21\5\1\7\1\1\0\0\0\1", "outside"),
     ):
         assert old in data
-        frame = Frame.open(make(data[: -len(parts.trailer())] + data[-len(parts.trailer()) :].replace(old, new)))
+        found = Frame.open(make(data[:trailer] + data[trailer:].replace(old, new)))
         with pytest.raises(FormatError, match=text):
-            frame.vlmeta_names()
+            found.vlmeta_names()
     special = bytearray(raw_chunk(b"\1"))
     for chunk, text in (
         (special[:31] + b"\x10" + special[32:], "special chunk"), (special[:-1], "stored size|32 bytes"),
         (special + b"x", "stored size"), (b"short", "32 bytes"),
     ):  # fmt: skip
-        parts.vlmeta = {"bad": bytes(chunk), "good": raw_chunk(b"\5")}
-        frame = Frame.open(make(parts.join()))
-        assert frame.vlmeta("good") == b"\5"
-        with pytest.raises(FormatError, match=text):
-            frame.vlmeta("bad")
-        with pytest.raises(FormatError, match=text):
-            decode_all(frame)
+        parts.vlmeta = {b"bad": bytes(chunk), b"good": raw_chunk(b"\5")}
+        found = Frame.open(make(parts.join()))
+        assert found.vlmeta("good") == b"\5"
+        for read in (lambda found=found: found.vlmeta("bad"), lambda found=found: decode_all(found)):
+            with pytest.raises(FormatError, match=text):
+                read()
 
 
 def test_many_chunks_share_no_offset(make: Maker) -> None:
-    parts = Parts(bytes(range(160)), chunksize=8)
-    parts.chunks = parts.chunks[:400]
-    parts.offsets = [0] * 20
+    stored = [raw_chunk(bytes(range(8 * n, 8 * n + 8))) for n in range(10)]
+    index = raw_chunk(bytes(8 * 20), 8)
+    data = frame([], [*stored], [], nbytes=160, chunksize=8, typesize=1, index=index)
     with pytest.raises(FormatError, match="stored chunks do not fit"):
-        Frame.open(make(parts.join())).read_bytes(0, 1)
+        Frame.open(make(data)).read_bytes(0, 1)
 
 
 # ------------------------------------------------------------------ blocks and metadata made to mislead
