@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from fixture_kit.forks import in_child
 
 import blosc2
 
@@ -71,46 +71,26 @@ def test_a_child_forked_while_threads_decode(source: str | None, tmp_path: Path)
         while not stop.is_set():
             array[...]
 
+    def same() -> None:
+        assert all(np.array_equal(array[...], good) for _ in range(3))
+
     threads = [threading.Thread(target=read) for _ in range(2)]
     for thread in threads:
         thread.start()
     try:
         for _ in range(10):
-            child = os.fork()
-            if child == 0:
-                same = False
-                try:
-                    same = all(np.array_equal(array[...], good) for _ in range(3))
-                finally:
-                    os._exit(not same)
-            assert ends(child) == 0
+            in_child(same)
     finally:
         stop.set()
         for thread in threads:
             thread.join()
 
 
-def ends(child: int) -> int:
-    """The status of a child that has to end soon."""
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return status
-        os.sched_yield()
-    os.kill(child, 9)
-    os.waitpid(child, 0)
-    raise AssertionError("the child hangs")
-
-
 # ---------------------------------------------------------------------- rates above 100 percent
-RATE = {"codec": blosc2.Codec.ZFP_RATE, "codec_meta": 50, "filters": [], "filters_meta": [], "clevel": 5}
-
-
 def rated(rate: int, **changed: int) -> bytearray:
     """An array of ZFP_RATE whose header, or whose chunks, state another rate."""
     items = np.linspace(0, 1, 64 * 64).reshape(64, 64)
-    frame = bytearray(blosc2.asarray(items, chunks=(32, 32), blocks=(16, 16), cparams=RATE).to_cframe())
+    frame = bytearray(blosc2.asarray(items, chunks=(32, 32), blocks=(16, 16), cparams=ZFP).to_cframe())
     if changed.get("header"):
         frame[78] = rate
     if changed.get("chunks"):
@@ -137,4 +117,4 @@ def test_a_chunk_with_too_high_a_rate_is_refused() -> None:
 
 def test_a_rate_is_a_percentage() -> None:
     with pytest.raises(ValueError, match="percentage"):
-        blosc2.asarray(np.linspace(0, 1, 4096).reshape(64, 64), cparams={**RATE, "codec_meta": 238})
+        blosc2.asarray(np.linspace(0, 1, 4096).reshape(64, 64), cparams={**ZFP, "codec_meta": 238})

@@ -53,22 +53,18 @@ def fail_often(operation: Callable[[], object]) -> None:
         assert SAID[int(found[1]) % 2] in found[2], raised.value
 
 
-def test_a_selection(damaged: blosc2.NDArray) -> None:
-    fail_often(lambda: damaged[...])
+READS: dict[str, Callable[[blosc2.NDArray], object]] = {
+    "a selection": lambda array: array[...],
+    "points": lambda array: array[np.arange(COUNT), np.arange(COUNT)],
+    "many selections": lambda array: array.read_many([(slice(n, n + 2), slice(0, WIDTH)) for n in range(COUNT - 1)]),
+}
 
 
-def test_points(damaged: blosc2.NDArray) -> None:
-    fail_often(lambda: damaged[np.arange(COUNT), np.arange(COUNT)])
-
-
-def test_many_selections(damaged: blosc2.NDArray) -> None:
-    fail_often(lambda: damaged.read_many([(slice(n, n + 2), slice(0, WIDTH)) for n in range(COUNT - 1)]))
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_reads(damaged: blosc2.NDArray, read: Callable[[blosc2.NDArray], object]) -> None:
+    fail_often(lambda: read(damaged))
 
 
 def test_a_write(damaged: blosc2.NDArray) -> None:
     writable = blosc2.open(damaged.urlpath, mode="a", cparams={"nthreads": 4}, dparams={"nthreads": 4})
-
-    def write() -> None:
-        writable[:, 3:5] = 7
-
-    fail_often(write)
+    fail_often(lambda: writable.__setitem__((slice(None), slice(3, 5)), 7))

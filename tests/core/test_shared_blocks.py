@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fixture_kit.forks import in_child
 
 import blosc2
 
@@ -179,27 +180,18 @@ def test_a_fork_beside_readers(tmp_path: Path) -> None:
             for key in wanted:
                 array[key]
 
+    def same() -> None:
+        assert all(np.array_equal(array[key], ITEMS[key]) for key in keys(30, 9) * 2)
+        blosc2.set_block_cache("1 MB")
+        assert np.array_equal(array[2, 3:], ITEMS[2, 3:])
+
     threads = [threading.Thread(target=read, args=(seed,)) for seed in range(3)]
     for thread in threads:
         thread.start()
     try:
         for limit in [20_000, 10_000_000] * 5:
             blosc2.set_block_cache(limit)
-            child = os.fork()
-            if child == 0:
-                good = all(np.array_equal(array[key], ITEMS[key]) for key in keys(30, 9) * 2)
-                blosc2.set_block_cache("1 MB")
-                good = good and np.array_equal(array[2, 3:], ITEMS[2, 3:])
-                os._exit(0 if good else 1)
-            for _ in range(1200):
-                done, status = os.waitpid(child, os.WNOHANG)
-                if done:
-                    break
-                time.sleep(0.05)
-            else:
-                os.kill(child, 9)
-                raise AssertionError("the child waits")
-            assert status == 0
+            in_child(same)
     finally:
         stop.set()
         for thread in threads:
