@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -95,20 +96,17 @@ def change_schunk(rec: Recorder, x: Any, rng: random.Random) -> None:
     asked = 8 * size + 2 * rec.size + 3 * max(0, x.chunksize)  # a part of a chunk makes all of it anew
     if x.chunksize > 16 * ENOUGH or x.typesize > ENOUGH:  # an item alone would be large
         return
-    kind = rng.randrange(6)
-    if kind == 0:
-        rec("change", "append_data", lambda: x.append_data(data), asked=asked, compare=False)
-    elif kind == 1:
-        rec("change", "update_data", lambda: x.update_data(nchunk, data, copy=True), asked=asked, compare=False)
-    elif kind == 2:
-        rec("change", "insert_data", lambda: x.insert_data(nchunk, data, copy=True), asked=asked, compare=False)
-    elif kind == 3:
-        rec("change", "delete_chunk", lambda: x.delete_chunk(nchunk), asked=asked, compare=False)
-    elif kind == 4 and x.nbytes and x.chunksize:
-        rec("change", "set_slice", lambda: x.__setitem__(slice(0, 1), bytes(x.typesize)), asked=asked, compare=False)
-    elif kind == 5 and x.nchunks < 200 and x.nchunks:
-        order = np.arange(x.nchunks)[::-1].copy()
-        rec("change", "reorder", lambda: x.reorder_offsets(order), asked=asked, compare=False)
+    changes: list[tuple[str, Any]] = [
+        ("append_data", lambda: x.append_data(data)),
+        ("update_data", lambda: x.update_data(nchunk, data, copy=True)),
+        ("insert_data", lambda: x.insert_data(nchunk, data, copy=True)),
+        ("delete_chunk", lambda: x.delete_chunk(nchunk)),
+        ("set_slice", lambda: x.__setitem__(slice(0, 1), bytes(x.typesize))),
+        ("reorder", lambda: x.reorder_offsets(np.arange(x.nchunks)[::-1].copy())),
+    ]
+    what, act = changes[rng.randrange(6)]
+    if (what != "set_slice" or (x.nbytes and x.chunksize)) and (what != "reorder" or 0 < x.nchunks < 200):
+        rec("change", what, act, asked=asked, compare=False)
 
 
 def change_store(rec: Recorder, x: Any, rng: random.Random) -> None:
@@ -118,40 +116,42 @@ def change_store(rec: Recorder, x: Any, rng: random.Random) -> None:
     value = rng.choice([np.arange(5), np.zeros((3, 4), "f4"), 7, b"bytes", np.arange(3000)])
     asked = 4 * rec.size + ENOUGH
     kind = rng.randrange(13)
-    if kind < 3:
-        rec("change_store", f"set {new!r}", lambda: x.__setitem__(new, value), asked=asked, compare=False)
-    elif kind == 3:
-        rec("change_store", "delete", lambda: x.__delitem__(key), asked=asked, compare=False)
-    elif kind == 4 and hasattr(x, "rename"):
-        rec("change_store", f"rename {key!r} {new!r}", lambda: x.rename(key, new), asked=asked, compare=False)
-    elif kind == 5:
-        items = {f"/many/{i}": np.arange(i) for i in range(rng.choice([2, 300]))}
-        rec("change_store", "update", lambda: x.update(items), asked=asked, compare=False)
-    elif kind == 6 and hasattr(x, "write_many"):
-        rec("change_store", "write_many", lambda: x.write_many([("/w/a", np.arange(4)), ("/w/b", np.zeros(9))]),
-            asked=asked,
-            compare=False)  # fmt: skip
-    elif kind == 7:
+    if kind == 12:
+        if keys:
+            _change_leaf(rec, x, key, rng)
+        return
+    items = {f"/many/{i}": np.arange(i) for i in range(rng.choice([2, 300]) if kind == 5 else 0)}
+
+    def transact() -> None:
+        with x.transaction():
+            x[new] = value
+            x["/t"] = np.arange(3)
+
+    put = "change_store", f"set {new!r}", lambda: x.__setitem__(new, value)
+    changes: list[tuple[str, str, Callable[[], Any]]] = [
+        put, put, put,
+        ("change_store", "delete", lambda: x.__delitem__(key)),
+        ("change_store", f"rename {key!r} {new!r}", lambda: x.rename(key, new)),
+        ("change_store", "update", lambda: x.update(items)),
+        ("change_store", "write_many", lambda: x.write_many([("/w/a", np.arange(4)), ("/w/b", np.zeros(9))])),
+        ("change_store", "flush", x.flush),
+        ("compact", "compact", lambda: x.compact()),
+        ("refresh_changed", "refresh", x.refresh),
+        ("change_store", "discard", x.discard),
+        ("change_store", "transaction", transact),
+    ]  # fmt: skip
+    operation, what, act = changes[kind]
+    if all(hasattr(x, name) for name in ("rename", "write_many", "compact") if what.startswith(name)):
+        rec(operation, what, act, asked=asked, compare=False)
+
+
+def _change_leaf(rec: Recorder, x: Any, key: str, rng: random.Random) -> None:
+    """Change a leaf of a store, and perhaps publish that."""
+    leaf = rec("leaf", "leaf to change", lambda: x[key], compare=False)
+    asked = 4 * rec.size + ENOUGH
+    if type(leaf) is blosc2.NDArray:
+        change_array(rec, leaf, rng)
+    elif isinstance(leaf, blosc2.TreeStore):
+        rec("change_store", "set attribute", lambda: leaf.vlmeta.__setitem__("a", 1), asked=asked, compare=False)
+    if rng.random() < 0.5:
         rec("change_store", "flush", x.flush, asked=asked, compare=False)
-    elif kind == 8 and hasattr(x, "compact"):
-        rec("compact", "compact", x.compact, asked=asked, compare=False)
-    elif kind == 9:
-        rec("refresh_changed", "refresh", x.refresh, asked=asked, compare=False)
-    elif kind == 10:
-        rec("change_store", "discard", x.discard, asked=asked, compare=False)
-    elif kind == 11:
-
-        def transact() -> None:
-            with x.transaction():
-                x[new] = value
-                x["/t"] = np.arange(3)
-
-        rec("change_store", "transaction", transact, asked=asked, compare=False)
-    elif kind == 12 and keys:
-        leaf = rec("leaf", "leaf to change", lambda: x[key], compare=False)
-        if type(leaf) is blosc2.NDArray:
-            change_array(rec, leaf, rng)
-        elif isinstance(leaf, blosc2.TreeStore):
-            rec("change_store", "set attribute", lambda: leaf.vlmeta.__setitem__("a", 1), asked=asked, compare=False)
-        if rng.random() < 0.5:
-            rec("change_store", "flush", x.flush, asked=asked, compare=False)

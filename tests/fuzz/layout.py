@@ -149,31 +149,18 @@ def table_fields(data: bytes | bytearray, base: int, at: int, name: str) -> Iter
     yield Field(p + 1, 2, ">", f"{name}.contents")
 
 
+#: Markers of msgpack that a length or a number follows, and how wide that is.
+_LENGTHS = {0xC4: 1, 0xC7: 1, 0xD9: 1, 0xC5: 2, 0xC8: 2, 0xDA: 2, 0xDC: 2, 0xDE: 2, 0xC6: 4, 0xC9: 4, 0xDB: 4, 0xDD: 4,
+            0xDF: 4, 0xCE: 4, 0xCF: 8, 0xD3: 8}  # fmt: skip
+
+
 def msgpack_fields(data: bytes | bytearray, at: int, size: int, name: str) -> Iterator[Field]:
     """The first bytes of packed values, and the lengths that may be among them."""
     for i in range(min(size, 12)):
         yield Field(at + i, 1, ">", f"{name}.packed")
     for i, marker in enumerate(data[at : at + max(0, min(size, 400))] if at >= 0 else b""):
-        if marker >= 0xC4 and marker in (
-            0xC4,
-            0xC5,
-            0xC6,
-            0xC7,
-            0xC8,
-            0xC9,
-            0xD9,
-            0xDA,
-            0xDB,
-            0xDC,
-            0xDD,
-            0xDE,
-            0xDF,
-            0xCE,
-            0xCF,
-            0xD3,
-        ):
-            width = {0xC4: 1, 0xC7: 1, 0xD9: 1, 0xC5: 2, 0xC8: 2, 0xDA: 2, 0xDC: 2, 0xDE: 2, 0xCF: 8, 0xD3: 8}
-            yield Field(at + i + 1, width.get(marker, 4), ">", f"{name}.packed_length")
+        if marker in _LENGTHS:
+            yield Field(at + i + 1, _LENGTHS[marker], ">", f"{name}.packed_length")
 
 
 def frame_fields(data: bytes | bytearray, at: int) -> Iterator[Field]:

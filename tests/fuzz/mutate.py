@@ -188,17 +188,17 @@ def catalog_damaged(sample: Sample, rng: random.Random) -> tuple[Sample, str]:
     return Sample(sample.name, sample.suffix, {"": bytes(data)}, sample.files[""]), "; ".join(notes)
 
 
+def _anywhere(data: bytes | bytearray, rng: random.Random) -> int:
+    """A position, one near the begin, or one near the end."""
+    most = min(len(data), 200)
+    return rng.choice([rng.randrange(len(data)), rng.randrange(most), len(data) - 1 - rng.randrange(most)])
+
+
 def bits_damaged(sample: Sample, rng: random.Random) -> tuple[Sample, str]:
     """One wrong bit anywhere, or a run of wrong bytes behind the header: with checksums all of it is noticed."""
     data = bytearray(sample.files[""])
     if rng.random() < 0.6 or len(data) < 300:
-        at = rng.choice(
-            [
-                rng.randrange(len(data)),
-                rng.randrange(min(200, len(data))),
-                len(data) - 1 - rng.randrange(min(200, len(data))),
-            ]
-        )
+        at = _anywhere(data, rng)
         data[at] ^= 1 << rng.randrange(8)
         return Sample(sample.name, sample.suffix, {"": bytes(data)}, sample.files[""]), f"a bit of byte {at}"
     first = 0 if sample.suffix == ".b2z" else layout.u(data, 11, 4, "big")
@@ -211,14 +211,7 @@ def bits_damaged(sample: Sample, rng: random.Random) -> tuple[Sample, str]:
 def cut(sample: Sample, rng: random.Random) -> tuple[Sample, str]:
     """A frame without its end."""
     data = sample.files[""]
-    size = rng.choice(
-        [
-            rng.randrange(len(data)),
-            rng.randrange(min(len(data), 200)),
-            len(data) - 1 - rng.randrange(min(len(data), 200)),
-        ]
-    )
-    size = min(size, layout.u(data, 16, 8, "big") - 1)
+    size = min(_anywhere(data, rng), layout.u(data, 16, 8, "big") - 1)
     return Sample(sample.name, sample.suffix, {"": data[:size]}, data), f"cut at {size}"
 
 

@@ -254,7 +254,7 @@ class Run:
             return
         print(f"\nFAILED: case {number} of seed {self.seed}: {failure['kind']}: {failure['what']}\n  {case.what}\n  "
               f"{failure['text'][:3500]}", flush=True)  # fmt: skip
-        small = Minimiser(self, failure).run(case)
+        small = smaller(self, case, failure)
         digest = hashlib.sha256(key.encode()).hexdigest()[:10]
         path = (self.keep or Path(tempfile.gettempdir())) / f"{failure['kind'].replace(' ', '-')}-{digest}.case"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -279,80 +279,36 @@ def signature(failure: dict[str, Any]) -> str:
     return re.sub(r"0x[0-9a-f]+|\d+", "N", f"{kind} {where}") if not lines else f"{kind} {where}"
 
 
-class Minimiser:
-    """Makes a failing case small: undoes differences to nothing, cuts, leaves out files."""
+def smaller(run: Run, case: cases.Case, failure: dict[str, Any]) -> cases.Case:
+    """A case that fails in the same way with fewer bytes; or of a file that was sound, with fewer damaged ones."""
+    wanted, until = signature(failure), time.monotonic() + run.small
 
-    def __init__(self, run: Run, failure: dict[str, Any]) -> None:
-        self._run, self._wanted = run, signature(failure)
-        self._until = time.monotonic() + run.small
-
-    def fails(self, case: cases.Case) -> bool:
-        """Whether it still fails in the same way."""
-        if time.monotonic() > self._until:
+    def fails(case: cases.Case) -> bool:
+        if time.monotonic() > until:
             return False
-        _, failure = self._run.play_batch([(-1, case)])
-        return failure is not None and signature(failure) == self._wanted
+        _, failure = run.play_batch([(-1, case)])
+        return failure is not None and signature(failure) == wanted
 
-    def run(self, case: cases.Case) -> cases.Case:
-        if self._run.small <= 0:
-            return case
-        if not self.fails(case):
-            print("  (not seen again when played alone)", flush=True)
-            return case
-        if case.sample.sound:
-            return self._fewer_changes(case)
-        for name in list(case.sample.files):
-            if len(case.sample.files) > 1:
-                less = {n: d for n, d in case.sample.files.items() if n != name}
-                case = self._better(case, less)
-        for name in list(case.sample.files):
-            case = self._shorter(case, name)
-            case = self._zeros(case, name)
+    if run.small <= 0:
         return case
-
-    def _fewer_changes(self, case: cases.Case) -> cases.Case:
-        """Of a file whose damage is what it is about: with as few bytes damaged as will do."""
-        sound, step = case.sample.sound, 4096
-        while step and len(sound) == len(case.sample.files[""]):
-            for at in range(0, len(sound), step):
-                data = case.sample.files[""]
-                if data[at : at + step] != sound[at : at + step]:
-                    case = self._better(case, {"": data[:at] + sound[at : at + step] + data[at + step :]})
-            step //= 8
+    if not fails(case):
+        print("  (not seen again when played alone)", flush=True)
         return case
-
-    def _better(self, case: cases.Case, files: dict[str, bytes]) -> cases.Case:
-        other = case._replace(sample=case.sample._replace(files=files))
-        return other if self.fails(other) else case
-
-    def _shorter(self, case: cases.Case, name: str) -> cases.Case:
-        """Without its end, then without pieces."""
-        size = len(case.sample.files[name])
-        step = size // 2
-        while step >= 16 and time.monotonic() < self._until:
+    sound = case.sample.sound
+    for name, data in case.sample.files.items():
+        step = len(data) // 2 if not sound or len(sound) == len(data) else 0
+        while step >= (1 if sound else 16):
             at = 0
             while at < len(case.sample.files[name]):
-                data = case.sample.files[name]
-                before = case
-                case = self._better(case, {**case.sample.files, name: data[:at] + data[at + step :]})
-                if case is before:
+                now = case.sample.files[name]
+                new = now[:at] + sound[at : at + step] + now[at + step :]
+                other = case._replace(sample=case.sample._replace(files={**case.sample.files, name: new}))
+                if new != now and fails(other):
+                    case = other
+                else:
                     at += step
-                if time.monotonic() > self._until:
-                    return case
             step //= 4
-        return case
-
-    def _zeros(self, case: cases.Case, name: str) -> cases.Case:
-        """Zeros where it does not matter: what is left is what matters."""
-        step = max(64, len(case.sample.files[name]) // 16)
-        while step >= 8:
-            for at in range(0, len(case.sample.files[name]), step):
-                data = case.sample.files[name]
-                if any(data[at : at + step]) and time.monotonic() < self._until:
-                    new = data[:at] + bytes(len(data[at : at + step])) + data[at + step :]
-                    case = self._better(case, {**case.sample.files, name: new})
-            step //= 4
-        return case
+    return case
 
 
 def numbers(run: Run, seconds: float, most: int) -> Iterator[tuple[int, None]]:
