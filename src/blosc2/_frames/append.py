@@ -80,12 +80,8 @@ _Between = tuple[tuple[int, int] | None, int, int]
 class NextVersion:
     """A version of a frame: written behind the others in its file, where nobody looks, and then made current.
 
-    Parameters
-    ----------
-    file : file
-        Open for writing without a buffer, and locked.
-    frame : Frame
-        The version that the file shows. Bytes that an unfinished append left behind it stay, and are not read.
+    The file is open for writing without a buffer, and locked, and shows the frame that is given. Bytes that an
+    unfinished append left behind it stay. `FormatError` if the checksums of the frame say that it is damaged.
 
     Attributes
     ----------
@@ -101,11 +97,6 @@ class NextVersion:
         Whether the header before, which tells more than sizes of the version before, lies before the table.
     is_written : bool
         Whether bytes of the file may have changed.
-
-    Raises
-    ------
-    FormatError
-        The checksums of the frame say that it is damaged.
     """
 
     def __init__(self, file: Any, path: str, frame: Frame) -> None:
@@ -229,15 +220,10 @@ class NextVersion:
 
 
 class Growth:
-    """Appends versions to one file, and decides when it is written anew instead.
+    """Appends versions to one file, of which its handle has written `size` bytes, and decides when it is written anew.
 
     It knows how long each stored chunk of the current version is. Only the headers of chunks say that; they are read
     once, and not while a file is small.
-
-    Parameters
-    ----------
-    size : int
-        Bytes that its handle has written to the file already.
     """
 
     __slots__ = ("_failed", "_frame", "_has_dead", "_later", "_lengths", "_pending", "is_noted", "kept_header",
@@ -270,25 +256,10 @@ class Growth:
     ) -> Frame:  # fmt: skip
         """Publish an update in its file; returns the frame that this shows then.
 
-        What was just written is known to it, and not read again.
-
-        Parameters
-        ----------
-        update : FrameUpdate
-            Of the frame that the file shows, and settled.
-        durable : bool
-            Whether it is durable when this returns.
-        has_durable : bool
-            Whether a durable version may be in the file.
-        keeps_header : bool
-            Whether one may need the header that is there, in more than sizes. If that is changed, a copy stays, and is
-            durable before.
-
-        Raises
-        ------
-        OSError
-            It could not be written, or not be made durable: the file shows what it showed before, as far as that can be
-            written.
+        `has_durable` is whether a durable version may be in the file, `keeps_header` whether one may need the header
+        that is there, in more than sizes: if that is changed, a copy stays, and is durable before. What was just
+        written is known to it, and not read again. After an `OSError` the file shows what it showed before, as far as
+        that can be written.
         """
         frame, version = update.frame, NextVersion(file, path, update.frame)
         chunk_sums = _add_update(version, update, keeps_header=keeps_header and not durable)
@@ -468,12 +439,8 @@ def _write_anew(
     """Put a new file without dead bytes in the place of one that has this status.
 
     Chunks that stay keep their checksums, by which damage is still found. If a version of the old file is `durable`, so
-    is the new one before it gets the name: otherwise a power cut could take all of the file.
-
-    Raises
-    ------
-    OSError
-        Also if the new file would not be the same to others: it has several names, another owner, or an access list.
+    is the new one before it gets the name: otherwise a power cut could take all of the file. `OSError` also if the new
+    file would not be the same to others: it has several names, another owner, or an access list.
     """
     real = os.path.realpath(path)
     if has_names_or_attributes(real, status):

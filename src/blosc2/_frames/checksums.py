@@ -50,17 +50,7 @@ class Sums(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What is known of the checksums of a frame that is a byte range.
-
-    Attributes
-    ----------
-    chunks : bytes
-        Of each stored chunk, as in `Sums`.
-    body, table : int
-        Of all between header and trailer, and of the table of chunks.
-    start, stop : int
-        Where that is.
-    """
+    """What is known of the checksums of a frame that is a byte range: `Sums` of what lies from `start` to `stop`."""
 
     chunks: bytes
     body: int
@@ -107,13 +97,7 @@ class Running:
 
 
 def carried(frame: Frame) -> Sums | None:
-    """The checksums of a frame; None when it is unverified.
-
-    Raises
-    ------
-    FormatError
-        They contradict its header or trailer: one of these is damaged.
-    """
+    """The checksums of a frame, None when it is unverified; `FormatError` if they contradict its header or trailer."""
     checksums, findings = _carried(frame)
     if findings:
         raise _error(frame, findings[0])
@@ -123,12 +107,7 @@ def carried(frame: Frame) -> Sums | None:
 def check_reads(frame: Frame) -> bool:
     """Check the header, index and trailer of a frame now, and from now on each chunk before it is decoded.
 
-    False when the frame is unverified: then nothing is checked.
-
-    Raises
-    ------
-    FormatError
-        Something is not as it was written.
+    False when the frame is unverified: then nothing is checked. `FormatError` if something is not as it was written.
     """
     checksums = carried(frame)
     if checksums is None:
@@ -190,16 +169,6 @@ def verify_frame(frame: Frame) -> Iterator[Finding]:
     """Check all bytes of a frame against the checksums that it carries; nothing is found in one without any.
 
     Chunks are read but not decoded.
-
-    Examples
-    --------
-    >>> import os, tempfile
-    >>> import blosc2
-    >>> from blosc2._frames.handle import open_frame
-    >>> name = os.path.join(tempfile.mkdtemp(), "ones.b2nd")
-    >>> _ = blosc2.ones((2, 3), urlpath=name)
-    >>> list(verify_frame(open_frame(name, None)))
-    []
     """
     checksums, findings = _carried(frame)
     yield from findings

@@ -83,15 +83,7 @@ _AT_ONCE: Final = 64 << 10
 
 
 class ChunkFiles:
-    """Takes the files of chunks in their order.
-
-    Attributes
-    ----------
-    byte_ranges : list
-        Where the chunks lie.
-    is_small : bool
-        Whether all of them are in memory.
-    """
+    """Takes the files of chunks in their order: where they lie, and whether all of them are in memory."""
 
     def __init__(self, path: str) -> None:
         self._waiting = TemporaryFile(path)
@@ -101,13 +93,7 @@ class ChunkFiles:
         self.is_small = True
 
     def add(self, name: str) -> int:
-        """Add the next chunk and return its bytes.
-
-        Raises
-        ------
-        FormatError
-            There is no such file, or it is none.
-        """
+        """Add the next chunk and return its bytes."""
         source = Source.of_small_file(name, _AT_ONCE) if self.is_small else None
         if source is None or source.size == _AT_ONCE:  # there may be more
             try:
@@ -134,14 +120,9 @@ class ChunkFiles:
 
 
 class ChunkNumbers:
-    """Which file each stored chunk of a version has, and how large it is.
+    """Which file each stored chunk of a version has, by `Directory.numbers`, and how large it is.
 
-    Parameters
-    ----------
-    numbers : int64 array
-        As `Directory.numbers`.
-    lengths : int64 array, optional
-        Of the files of stored chunks, in the order of these; by default the headers of the chunks tell.
+    By default the headers of the chunks tell the lengths.
     """
 
     __slots__ = ("_offsets", "lengths", "numbers")
@@ -250,12 +231,7 @@ def read_head(path: str) -> bytes:
 def read_directory(path: str) -> Directory:
     """The frame of a directory, whose chunks are in memory or in files that are open.
 
-    Raises
-    ------
-    FormatError
-        A file is missing or is not what its name says.
-    OSError
-        Writers publish versions faster than one can be read.
+    `OSError` where writers publish versions faster than one can be read.
     """
     tries, stop = 0, time.monotonic() + _PATIENCE
     while tries < _TRIES or time.monotonic() < stop:

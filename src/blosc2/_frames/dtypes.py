@@ -38,22 +38,9 @@ _BETWEEN_LITERALS: Final = r"(?:[\[\]{}(),: ]|\d{1,10}+(?!\d)|True|False|None)*+
 
 @never_freed
 def parse_dtype(text: str) -> np.dtype[Any]:
-    """Read a dtype from its text on disk.
+    """Read a dtype from its text on disk; `ValueError` with the reason.
 
-    Parameters
-    ----------
-    text : str
-        As `format_dtype` or `numpy.dtype.__str__` writes it.
-
-    Returns
-    -------
-    numpy.dtype
-        Never one with object fields, and never one of zero bytes. It may have a shape.
-
-    Raises
-    ------
-    ValueError
-        With the reason.
+    It never has object fields, nor zero bytes. It may have a shape.
 
     Examples
     --------
@@ -94,12 +81,7 @@ def _with_shape(description: object, shape: object) -> np.dtype[Any]:
 def dtype_from_description(description: str | list[Any]) -> np.dtype[Any]:
     """Build a dtype from its text or, if it has fields, from the list that `numpy.dtype.descr` gives.
 
-    There, a field without a name is a gap between its neighbours.
-
-    Raises
-    ------
-    ValueError
-        With the reason.
+    There, a field without a name is a gap between its neighbours. `ValueError` with the reason.
     """
     if isinstance(description, str):
         return _simple_dtype(description)
@@ -109,19 +91,10 @@ def dtype_from_description(description: str | list[Any]) -> np.dtype[Any]:
 
 
 def format_dtype(dtype: np.dtype[Any]) -> str:
-    """Write a dtype as its text on disk.
-
-    Raises
-    ------
-    TypeError
-        The dtype holds pointers or is no NumPy dtype of fixed layout, so that its bytes cannot be stored.
-    ValueError
-        Its items have no bytes.
+    """Write a dtype as its text on disk; for what cannot be stored the errors of `refuse_unstorable`.
 
     Examples
     --------
-    >>> format_dtype(np.dtype("f8"))
-    '<f8'
     >>> format_dtype(np.dtype([("a", "i4"), ("b", "S3")]))
     "[('a', '<i4'), ('b', 'S3')]"
     """
@@ -145,7 +118,7 @@ def is_masked(value: Any) -> bool:
 
 
 def refuse_unstorable(dtype: np.dtype[Any]) -> None:
-    """Raise TypeError or ValueError, as `format_dtype` says, for a dtype whose bytes cannot be stored."""
+    """Raise `TypeError` for a dtype whose bytes cannot be stored, `ValueError` for one whose items have none."""
     if dtype.hasobject:
         what = "StringDType" if dtype.kind == "T" else "object"
         raise TypeError(

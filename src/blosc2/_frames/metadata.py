@@ -83,26 +83,10 @@ FrameOpener = Callable[[bytes], Any]
 
 
 def pack(value: Any) -> bytes:
-    """Pack a value of metadata.
+    """Pack a value of metadata: those of the table above, and what msgpack knows; keys are str or bytes.
 
-    Parameters
-    ----------
-    value : object
-        None, bool, int (-2**63 to 2**64 - 1), float, complex, str, bytes, list, tuple, dict with str or bytes keys,
-        set, NumPy array, NumPy scalar (becomes a plain one), or an array or super-chunk (its frame is embedded).
-
-    Returns
-    -------
-    bytes
-
-    Raises
-    ------
-    TypeError
-        A value, or a key of a dictionary, that cannot be stored.
-    OverflowError
-        An integer out of range.
-    ValueError
-        Nested too deeply, as things that contain themselves are.
+    NumPy scalars become plain ones. `TypeError`, `OverflowError` or `ValueError` for what cannot be stored, such as
+    what contains itself.
 
     Examples
     --------
@@ -115,14 +99,7 @@ def pack(value: Any) -> bytes:
 
 
 def pack_attribute(value: Any) -> bytes:
-    """Pack a value of metadata that a user gave: as `pack`, and dates, times and paths in it become text.
-
-    Examples
-    --------
-    >>> import datetime
-    >>> unpack(pack_attribute({"taken": datetime.date(2026, 11, 22)}))
-    {'taken': '2026-11-22'}
-    """
+    """Pack a value of metadata that a user gave: as `pack`, and dates, times and paths in it become text."""
     return _pack(value, 0, _DEFAULTS_WITH_TEXTS)
 
 
@@ -144,34 +121,12 @@ def unpack(
     file_size: int = 0,
     together: Together | None = None,
 ) -> Any:
-    """Unpack a value of metadata.
+    """Unpack one value of metadata, and nothing after it; anything else is a `FormatError`.
 
-    Parameters
-    ----------
-    data : bytes
-        One packed value and nothing after it.
-    deserialize : {'safe', 'full'}
-        Whether active values are refused.
-    location : str, optional
-        What the value is, for messages.
-    frame_opener : callable, optional
-        Under 'full', makes an object of the bytes of an embedded frame. Without it, these stay
-        a `msgpack.ExtType`, as all other active values do; it packs back to the same bytes.
-    file_size : int, optional
-        Bytes of the file that it comes from; by default those of the packed value.
-    together : Together, optional
-        The values that will be held besides this one.
-
-    Returns
-    -------
-    object
-
-    Raises
-    ------
-    FormatError
-        Anything that is not one valid value, or one that would take too much memory.
-    UnsafeDeserializationError
-        An active value under 'safe'.
+    Under ``deserialize="safe"`` an active value is an `UnsafeDeserializationError`. Under "full" `frame_opener` makes
+    an object of the bytes of an embedded frame. Without it, these stay a `msgpack.ExtType`, as all other active values
+    do; it packs back to the same bytes. `location` is what the value is, for messages; `file_size` the bytes of the
+    file that it comes from, by default those of the value; `together` the values that will be held besides this one.
     """
     reader = _Reader(deserialize == "full", location, frame_opener)
     if together is None and len(data) > FEW_BYTES:
@@ -208,13 +163,7 @@ class Together:
 
 
 def check_readable(contents: Mapping[str, bytes], stored: int) -> None:
-    """Check that metadata entries can be read back, one by one and all at once, before they are written.
-
-    Raises
-    ------
-    ValueError
-        Reading them would take more memory than the rule of allocation gives a file of so many bytes.
-    """
+    """Raise `ValueError` where entries could not be read back, one by one and all at once, from so many bytes."""
     together = Together(stored)
     for name, content in contents.items():
         try:
@@ -531,13 +480,7 @@ def set_strict_compatibility(value: bool) -> None:
 
 
 def text_name(name: Any) -> Any:
-    """The name of a metadata entry as text, where it was given as bytes; what is no UTF-8 stays as it is.
-
-    Examples
-    --------
-    >>> text_name(b"unit")
-    'unit'
-    """
+    """The name of a metadata entry as text, where it was given as bytes; what is no UTF-8 stays as it is."""
     if isinstance(name, (bytes, bytearray)):
         with suppress(UnicodeDecodeError):
             return name.decode()
@@ -545,15 +488,7 @@ def text_name(name: Any) -> Any:
 
 
 def check_name(name: object, most: int = MAX_NAME_BYTES) -> str:
-    """Check the name of a metadata entry, of either kind, before it is written; return it as text.
-
-    Raises
-    ------
-    TypeError
-        Neither a string nor bytes.
-    ValueError
-        Empty, longer than `most` bytes of UTF-8, with a NUL, or not UTF-8.
-    """
+    """Check the name of a metadata entry, of either kind, before it is written; return it as text."""
     name = text_name(name)
     if isinstance(name, (bytes, bytearray)):
         raise ValueError(f"the name of a metadata entry is text in UTF-8, which {name!r} is not")
@@ -571,13 +506,7 @@ def check_name(name: object, most: int = MAX_NAME_BYTES) -> str:
 
 
 def check_content(name: str, content: bytes) -> None:
-    """Check that a packed value can be stored in an entry.
-
-    Raises
-    ------
-    ValueError
-        It is larger than a chunk can be.
-    """
+    """Raise `ValueError` where a packed value is larger than a chunk, and so an entry, can be."""
     if len(content) > MAX_BUFFERSIZE:
         raise ValueError(
             f"the metadata entry {name!r} has {len(content)} bytes, and {MAX_BUFFERSIZE} are possible: "
@@ -594,17 +523,7 @@ def with_choice(metalayers: Mapping[str, bytes], why: str) -> dict[str, bytes]:
 def pack_metalayers(meta: Mapping[str, Any] | None, reserved: Iterable[str] = ()) -> dict[str, bytes]:
     """Check and pack the `meta` of a new object.
 
-    Parameters
-    ----------
-    meta : dict or None
-        Names and values.
-    reserved : iterable of str
-        Metalayers that the creator adds; they count towards the limit, and users cannot give them.
-
-    Raises
-    ------
-    TypeError, ValueError
-        A name, a value, or a number of entries that cannot be written.
+    `reserved` are metalayers that the creator adds; they count towards the limit, and users cannot give them.
     """
     taken = set(reserved)
     packed: dict[str, bytes] = {}
@@ -623,13 +542,7 @@ def pack_metalayers(meta: Mapping[str, Any] | None, reserved: Iterable[str] = ()
 
 
 def check_number(entries: int) -> None:
-    """Check how many entries of variable metadata there would be.
-
-    Raises
-    ------
-    ValueError
-        More than `MOST_ENTRIES`, or than `MAX_ENTRIES` with `strict_compatibility`.
-    """
+    """Raise `ValueError` where there would be too many entries of variable metadata."""
     if entries <= (MAX_ENTRIES if _strict else MOST_ENTRIES):
         return
     instead = "put several values into one dictionary"
@@ -749,15 +662,7 @@ class _Metadata:
 
 
 def which_has(names: Iterable[str]) -> str:
-    """The end of a message about a name that is not there: those that are, the first eight of them.
-
-    Examples
-    --------
-    >>> which_has(["unit", "spacing"])
-    "which has 'unit', 'spacing'"
-    >>> which_has([])
-    'which has no entry'
-    """
+    """The end of a message about a name that is not there: those that are, the first eight of them."""
     return f"which has {some_of(names) or 'no entry'}"
 
 

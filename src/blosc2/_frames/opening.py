@@ -214,16 +214,10 @@ def open_handle(
     path: str, options: HandleOptions, offset: int = 0, *, directory: bool | None = None, advice: str | None = None,
     status: os.stat_result | None = None,
 ) -> FrameHandle:  # fmt: skip
-    """Open the frame in a file, at an offset, or the directory frame at a path.
+    """Open the frame in a file, at an offset, or the directory frame at a path; `directory` says which, if it is known.
 
-    Parameters
-    ----------
-    options : HandleOptions
-        Checked, except that a directory cannot be mapped for changes.
-    directory : bool, optional
-        Whether a directory frame is at the path; by default, this is looked up.
-    advice : str, optional
-        What the system is told before the file is read.
+    The options are checked, except that a directory cannot be mapped for changes. The system is told `advice` before
+    the file is read.
     """
     if publish_waiting(path):
         status = None

@@ -70,21 +70,7 @@ _idle: dict[tuple[Any, ...], Encoder] = free_in_child({})
 
 
 def encode(encoding: Encoding, data: Any, nthreads: int = 1) -> bytes:
-    """Compress a buffer into a chunk, whose bytes do not depend on `nthreads`.
-
-    Parameters
-    ----------
-    nthreads : int
-        How many threads share the blocks of the chunk, if that is faster.
-
-    Examples
-    --------
-    >>> from blosc2._options import encoding_of
-    >>> from blosc2.storage import CParams
-    >>> chunk = encode(encoding_of(CParams(), typesize=1, blocksize=0), b"0" * 1000)
-    >>> int.from_bytes(chunk[4:8], "little")
-    1000
-    """
+    """Compress a buffer into a chunk, whose bytes do not depend on how many threads share its blocks."""
     if nthreads > 1 and shares_chunk(encoding, memoryview(data).nbytes):
         chunk = _encode_in_threads(encoding, memoryview(data).cast("B"), nthreads)
         if chunk is not None:
@@ -161,13 +147,7 @@ def check_lossy_codec(cparams: CParams, dtype: np.dtype[Any], ndim: int | None =
 
 
 def check_declared(frame: Frame, dtype: np.dtype[Any] | None = None) -> None:
-    """Refuse to compress new chunks with impossible parameters from a header.
-
-    Raises
-    ------
-    FormatError
-        Such parameters do not exist, or not together.
-    """
+    """Raise `FormatError` where new chunks would be compressed with impossible parameters from a header."""
     known = fields_of(frame)
     if dtype is not None and frame.codec in _LOSSY:
         with _refusing(frame, _OFFSETS["filters"]):
@@ -213,12 +193,7 @@ _STORAGE = tuple(item.name for item in fields(Storage))
 class ConstructorKeywords(NamedTuple):
     """Checked keywords of a constructor.
 
-    Attributes
-    ----------
-    cparams : CParams, dict or None
-        As given: what it leaves out depends on the data, so `cparams_from` comes later.
-    chunks, blocks, layout : object
-        As given; None where they are not.
+    `cparams` are as given: what they leave out depends on the data, so `cparams_from` comes later.
     """
 
     storage: Storage
@@ -230,17 +205,7 @@ class ConstructorKeywords(NamedTuple):
 
 
 def array_keywords(keywords: Mapping[str, Any]) -> ConstructorKeywords:
-    """Split the keywords of a constructor of arrays; `cparams` is not checked yet.
-
-    Raises
-    ------
-    UnexpectedKeywordError
-        A keyword that arrays do not have.
-    AttributeError
-        `storage` beside one of its own fields.
-    TypeError, ValueError, NameError
-        A value that the parameters refuse.
-    """
+    """Split the keywords of a constructor of arrays; `cparams` is not checked yet."""
     for name in keywords:
         if name not in ARRAY_KEYWORDS:
             raise unexpected_keyword(name, ARRAY_KEYWORDS)
@@ -248,7 +213,7 @@ def array_keywords(keywords: Mapping[str, Any]) -> ConstructorKeywords:
 
 
 def schunk_keywords(keywords: Mapping[str, Any]) -> ConstructorKeywords:
-    """Split the keywords of a constructor of super-chunks; the errors are those of `array_keywords`."""
+    """Split the keywords of a constructor of super-chunks, as `array_keywords` does."""
     for name in keywords:
         if name not in SCHUNK_KEYWORDS:
             raise unexpected_keyword(name, SCHUNK_KEYWORDS)

@@ -111,12 +111,7 @@ _Kind = TypeVar("_Kind")
 class LostHandle(FrameHandle):
     """What lies below such a handle: names and modes, and the error that each use raises.
 
-    Attributes
-    ----------
-    error : Exception
-        Why it could not be opened.
-    recipe : tuple
-        How the handle was to be made, as `__reduce__` says it: it may travel on, to where that succeeds.
+    `recipe` says how the handle was to be made, as `__reduce__` does: it may travel on, to where that succeeds.
     """
 
     __slots__ = ("error", "recipe")

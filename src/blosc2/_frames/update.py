@@ -86,12 +86,8 @@ def frame_byte_range(
 ) -> ByteRange:
     """The next version of a frame, without holes, as a byte range: its chunks stay where they are.
 
-    Parameters
-    ----------
-    update : FrameUpdate
-        Settled, and with offsets of its new chunks, if there are any: they go where the order of the table says.
-    lengths, checksums : int64 and uint32 array, optional
-        Of the stored chunks, in their order. The result knows these checksums then.
+    The update is settled, and has offsets of its new chunks, if there are any: they go where the order of the table
+    says. With `lengths` and `checksums` of the stored chunks, in their order, the result knows its checksums.
     """
     start = header_length(update.metalayers)
     entries, count = update.entries()
@@ -480,14 +476,8 @@ def lay_out(
 ) -> bytes:
     """Write everything behind the header of a new frame, chunk after chunk, and return the header.
 
-    Parameters
-    ----------
-    write : callable
-        Takes the parts in their order, each a buffer, and copies them at once.
-    checksums : Running, optional
-        Asks for a frame that carries checksums, as files do.
-    aligned : bool
-        Whether payloads are aligned also where the metalayers have no padding.
+    `write` takes the parts in their order, each a buffer, and copies them at once. `checksums` asks for a frame that
+    carries checksums, as files do, `aligned` for aligned payloads also where the metalayers have no padding.
     """
     fields, metalayers, vlmeta, chunks, count, nbytes = content
     start = header_length(metalayers)
@@ -568,15 +558,8 @@ class StoredChunks:
 class Copies:
     """Chunks of frames, to be copied as they are stored: one by one, or all at once into memory.
 
-    Parameters
-    ----------
-    runs : list of tuple
-        A frame, and the numbers of the first chunk and of the one behind the last.
-
-    Raises
-    ------
-    FormatError
-        A wrong checksum of one of them, when it is copied: the copy would get a valid one.
+    Each run is a frame, and the numbers of the first chunk and of the one behind the last. A wrong checksum of a chunk
+    is a `FormatError` when it is copied: the copy would get a valid one.
     """
 
     def __init__(self, runs: list[tuple[Frame, int, int]]) -> None:
@@ -691,13 +674,7 @@ def frame_bytes(update: FrameUpdate) -> bytes:
 
 
 def write_frame(file: BinaryIO, update: FrameUpdate) -> None:
-    """Write the frame anew, without holes and with checksums, at the start of an empty file.
-
-    Raises
-    ------
-    FormatError
-        The checksums of the old one say that it is damaged.
-    """
+    """Write the frame anew, without holes and with checksums, at the start of an empty file."""
     carried(update.frame)
     write_content(file, update.content())
 
@@ -733,14 +710,8 @@ class EditedChunks:
     """Where the chunks are of a frame that is edited.
 
     Few lie in one buffer. A change adds to it, so that readers of older versions keep theirs; when it is full, what is
-    needed is copied to another one. Many stay in a file, or go to one where they may: see `JoinedChunks`.
-
-    Parameters
-    ----------
-    waiting : TemporaryFile, optional
-        For new chunks that are too many for memory.
-    joins : bool
-        Whether also few chunks stay where they are.
+    needed is copied to another one. Many stay in a file, or go to one where they may, `waiting`: see `JoinedChunks`.
+    With `joins` few chunks stay where they are, too.
 
     Attributes
     ----------
@@ -851,14 +822,9 @@ _SLACK: Final = 256 << 20
 
 
 class JoinedChunks:
-    """Where the chunks of an array are that is edited: those of a frame in a file, and newer ones.
+    """Where the chunks of an array are that is edited: those of a frame in a file, which stay there, and newer ones.
 
-    Parameters
-    ----------
-    frame : Frame
-        Its chunks stay where they are.
-    waiting : TemporaryFile or None
-        Where new chunks go beyond a budget; None keeps them in memory.
+    These go to the file `waiting` beyond a budget; None keeps them in memory.
     """
 
     def __init__(self, frame: Frame, waiting: TemporaryFile | None) -> None:
