@@ -1,85 +1,35 @@
-"""Metadata as mappings over a handle that only remembers: `VLMeta` is a dict, `Meta` keeps its sizes."""
+"""Names and packed values of metadata entries: those with long names, those of other programs, and fixed ones."""
 
 from __future__ import annotations
 
 import struct
-from contextlib import nullcontext
-from types import SimpleNamespace
-from typing import Any
 
 import msgpack
 import numpy as np
 import pytest
 
-from blosc2._frames.metadata import Meta, VLMeta, check_name, pack_metalayers
-from blosc2.exceptions import FormatError, MissingMetadataError, ReadOnlyError
+import blosc2
+from blosc2._frames.metadata import _with_array_markers, check_name, pack_metalayers, unpack
+from blosc2.exceptions import FormatError, MissingMetadataError
 
 
-class FakeFrame:
-    key = "/k"
-    file_size = 0
-
-    def __init__(self, metalayers: dict[str, bytes], entries: dict[str, bytes]) -> None:
-        self._metalayers, self._entries = metalayers, entries
-
-    def metalayers(self) -> dict[str, bytes]:
-        return dict(self._metalayers)
-
-    def metalayer(self, name: str) -> bytes | None:
-        return self._metalayers.get(name)
-
-    def vlmeta_names(self) -> list[str]:
-        return list(self._entries)
-
-    def vlmeta(self, name: str) -> bytes | None:
-        return self._entries.get(name)
-
-
-class FakeHandle:
-    urlpath = "a.b2nd"
-
-    def __init__(
-        self, entries: dict[str, bytes] | None = None, metalayers: dict[str, bytes] | None = None, *,
-        writable: bool = True, deserialize: str = "safe",
-    ) -> None:  # fmt: skip
-        self.frame = FakeFrame(metalayers or {}, entries or {})
-        self.writable, self.options = writable, SimpleNamespace(deserialize=deserialize)
-        self.published: list[dict[str, bytes | None]] = []
-
-    @property
-    def entries(self) -> FakeFrame:
-        return self.frame
-
-    def require_writable(self) -> None:
-        if not self.writable:
-            raise ReadOnlyError("Cannot do this action with reading mode", path=self.urlpath)
-
-    def editing(self) -> Any:
-        return nullcontext()
-
-    def set_vlmeta(self, changes: dict[str, bytes | None]) -> None:
-        self.published.append(changes)
-        merged = {**self.frame._entries, **changes}
-        entries = {name: content for name, content in merged.items() if content is not None}
-        self.frame = FakeFrame(self.frame._metalayers, entries)
-
-    def set_metalayer(self, name: str, content: bytes) -> None:
-        self.frame = FakeFrame({**self.frame._metalayers, name: content}, self.frame._entries)
-
-
-def entries(number: int) -> dict[str, bytes]:
-    return {f"k{n}": msgpack.packb(n) for n in range(number)}
+def holding(entries: dict[str, bytes]) -> blosc2.SChunk:
+    """A super-chunk with entries whose packed values these are, whatever their names."""
+    schunk = blosc2.SChunk()
+    schunk._handle.set_vlmeta(dict(entries))
+    return schunk
 
 
 # VLMeta
 
 
 def test_partial_slices():
-    for meta in (VLMeta(FakeHandle()), Meta(FakeHandle())):
+    schunk = blosc2.SChunk()
+    for meta in (schunk.vlmeta, schunk.meta):
         with pytest.raises(NotImplementedError, match=r"unless \[:\]"):
             meta[1:2]
     with pytest.raises(NotImplementedError, match=r"unless \[:\]"):
-        VLMeta(FakeHandle())[:2] = {}
+        schunk.vlmeta[:2] = {}
 
 
 @pytest.mark.parametrize("name", ["n" * 32, "é" * 16, "日" * 11])
@@ -89,7 +39,7 @@ def test_long_names(name):
         pack_metalayers({name: 1})
     with pytest.raises(ValueError, match="31 bytes"):
         check_name(name)
-    meta = VLMeta(FakeHandle())
+    meta = blosc2.SChunk().vlmeta
     meta.update({"a": 1, name: (1, 2), name + "2": np.arange(3)})
     assert list(meta) == meta.get_names() == ["a", name, name + "2"]
     assert len(meta) == 3
@@ -108,7 +58,7 @@ def test_long_names(name):
 
 def test_what_is_no_entry_of_long_names_is_an_entry():
     for content in ({"short": 1}, 5, [1, 2]):
-        meta = VLMeta(FakeHandle({"blosc2_long_names": msgpack.packb(content)}))
+        meta = holding({"blosc2_long_names": msgpack.packb(content)}).vlmeta
         assert meta[:] == {"blosc2_long_names": content}
         with pytest.raises(ValueError, match="is no dictionary of entries with long names"):
             meta["n" * 40] = 1
@@ -118,10 +68,10 @@ def test_what_is_no_entry_of_long_names_is_an_entry():
         assert meta[:] == {"n" * 40: 1}
     whole = msgpack.packb({"n" * 40: [1, 2, 3]})
     for cut in range(len(whole)):
-        meta = VLMeta(FakeHandle({"blosc2_long_names": whole[:cut]}))
+        meta = holding({"blosc2_long_names": whole[:cut]}).vlmeta
         assert list(meta) == ["blosc2_long_names"]
     # Another program may put entries beside them, which are kept.
-    meta = VLMeta(FakeHandle({"blosc2_long_names": msgpack.packb({"n" * 40: 1, "unit": "mm"})}))
+    meta = holding({"blosc2_long_names": msgpack.packb({"n" * 40: 1, "unit": "mm"})}).vlmeta
     meta["m" * 40] = 2
     assert meta[:] == {"n" * 40: 1, "unit": "mm", "m" * 40: 2}
     del meta["n" * 40], meta["m" * 40]
@@ -129,27 +79,27 @@ def test_what_is_no_entry_of_long_names_is_an_entry():
     with pytest.raises(ValueError, match="one msgpack value"):
         meta.set_vlmeta("y" * 40, b"any bytes")
     claims = b"\xdf\xff\xff\xff\xff" + whole[1:]
-    assert list(VLMeta(FakeHandle({"blosc2_long_names": claims}))) == ["blosc2_long_names"]
+    assert list(holding({"blosc2_long_names": claims}).vlmeta) == ["blosc2_long_names"]
 
 
 @pytest.mark.parametrize(
     "name", ["", "n" * 70_000, "blosc2_long_names", "a\0b", "a\0" * 20, "\ud800", "\ud800" * 40, b"\xff"]
 )
 def test_illegal_names(name):
-    handle = FakeHandle()
+    schunk = blosc2.SChunk()
     with pytest.raises(ValueError):
-        VLMeta(handle)[name] = 1
+        schunk.vlmeta[name] = 1
     if name != "blosc2_long_names":
         with pytest.raises(ValueError):
             pack_metalayers({name: 1})
     for other in (5, None, ("a",)):
         with pytest.raises(TypeError, match="must be a str"):
-            VLMeta(handle)[other] = 1
-    assert handle.published == []
+            schunk.vlmeta[other] = 1
+    assert schunk.change_tick == 0
 
 
 def test_packed_contents():
-    meta = VLMeta(FakeHandle())
+    meta = blosc2.SChunk().vlmeta
     meta.set_vlmeta("a", msgpack.packb([1, 2]), typesize=1)
     assert meta["a"] == [1, 2]
     assert meta.get_vlmeta("a") == b"\x92\x01\x02"
@@ -174,8 +124,7 @@ def test_packed_contents():
 
 
 def test_meta_keeps_its_sizes():
-    handle = FakeHandle(metalayers=pack_metalayers({"u": 5, "t": "abc"}))
-    meta = Meta(handle)
+    meta = blosc2.SChunk(meta={"u": 5, "t": "abc"}).meta
     meta["u"] = 7
     meta["t"] = "xyz"
     assert meta[:] == {"u": 7, "t": "xyz"}
@@ -195,8 +144,8 @@ def test_geometry_of_16_dimensions():
 
     shape, chunks, blocks = list(range(1, 17)), list(range(101, 117)), list(range(201, 217))
     content = b"\x97\x00\x10" + numbers(0xD3, ">q", shape) + numbers(0xD2, ">i", chunks) + numbers(0xD2, ">i", blocks)
-    meta = Meta(FakeHandle(metalayers={"b2nd": content + b"\x00\xdb\x00\x00\x00\x03<i8"}))
-    assert meta["b2nd"] == [0, 16, shape, chunks, blocks, 0, "<i8"]
+    mended = _with_array_markers(content + b"\x00\xdb\x00\x00\x00\x03<i8")
+    assert unpack(mended) == [0, 16, shape, chunks, blocks, 0, "<i8"]
 
 
 def test_metalayers_for_something_new():
