@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import copy
 import errno
-import os
 import pickle
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +15,6 @@ import pytest
 
 import blosc2
 from blosc2._frames import append, changeable
-
-#: What programs of their own begin with: there, too, no change is cheap, nor old.
-SLOW = """
-import os, sys
-import blosc2
-from blosc2._frames.changeable import Costs, FileHandle
-Costs.is_cheap = lambda self, allowance: False
-FileHandle.is_due = FileHandle.is_late = False
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -140,41 +129,6 @@ def test_items_are_read_and_changed_meanwhile(tmp_path: Path) -> None:
     assert array.vlmeta[:] == {"n": 3, "m": 3}
 
 
-@pytest.mark.parametrize(("how", "waits"), [({"durable": True}, False), ({"locking": True}, False), ({}, True)])
-def test_who_asked_for_it_waits_for_nothing(tmp_path: Path, how: Any, waits: bool) -> None:
-    path = tmp_path / "x.b2nd"
-    array = an_array(path, **how)
-    array.vlmeta["k"] = 1
-    assert is_waiting(array) is waits
-    assert seen_by_others(path) == ({} if waits else {"k": 1})
-
-
-def test_the_pace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A change is published at once if little time went into that; after a second with the next one."""
-    monkeypatch.undo()
-    array = an_array(tmp_path / "x.b2nd")
-    costs = array._handle._costs
-    array.vlmeta["k"] = 1
-    assert not is_waiting(array)
-    with monkeypatch.context() as patch:
-        patch.setattr(changeable.FileHandle, "is_late", False)  # for the thread, which would come before
-        costs._took, costs._ended = 10.0, time.monotonic() + 100
-        array.vlmeta["k"] = 2
-        assert is_waiting(array)
-        costs._ended = time.monotonic() - changeable.LONGEST_WAIT
-        array.vlmeta["k"] = 3
-        assert not is_waiting(array)
-    costs._took, costs._ended = 10.0, time.monotonic() + 100
-    array.vlmeta["k"] = 4
-    assert is_waiting(array)
-    costs._ended = time.monotonic() - changeable.LONGEST_WAIT
-    until = time.monotonic() + 20
-    while is_waiting(array) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not is_waiting(array)  # a thread has published it
-    assert array.vlmeta["k"] == 4
-
-
 def test_it_is_published_when_it_is_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     array = an_array(tmp_path / "x.b2nd")
     monkeypatch.setattr(changeable, "_MOST_CHANGES", 3)
@@ -201,68 +155,6 @@ def test_entries_that_share_one(tmp_path: Path) -> None:
     array.vlmeta["l"] = 3
     del array.vlmeta["k"]
     assert array.vlmeta[:] == blosc2.open(path).vlmeta[:] == {"l": 3, long: 2}
-
-
-def test_a_transaction_keeps_or_drops_all(tmp_path: Path) -> None:
-    path = tmp_path / "x.b2nd"
-    array = an_array(path)
-    array.vlmeta["k"] = 1
-    with pytest.raises(KeyError), array.transaction():
-        array.vlmeta["l"] = 2
-        assert array.vlmeta[:] == {"k": 1, "l": 2}
-        raise KeyError
-    assert array.vlmeta[:] == seen_by_others(path) == {"k": 1}
-
-
-# ------------------------------------------------------------------------------------------------ who publishes
-@pytest.mark.parametrize(
-    "end",
-    [
-        "", "del a", "a.flush(); os._exit(0)", "a.__exit__(None, None, None); os._exit(0)",
-        "pid = os.fork()\nif not pid: os._exit(len(a.vlmeta) != 6)\nos._exit(os.waitpid(pid, 0)[1] != 0)",
-    ],
-)  # fmt: skip
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_it_is_published_in_the_end(tmp_path: Path, end: str) -> None:
-    path = tmp_path / "x.b2nd"
-    code = f"{SLOW}a = blosc2.open(sys.argv[1], mode='a')\nfor n in range(6): a.vlmeta[f'k{{n}}'] = n\n"
-    code += f"assert a._handle.waiting is not None\n{end}"
-    an_array(path)
-    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert seen_by_others(path) == {f"k{n}": n for n in range(6)}
-
-
-def test_a_kill_loses_only_what_waited(tmp_path: Path) -> None:
-    path = tmp_path / "x.b2nd"
-    code = f"{SLOW}a = blosc2.open(sys.argv[1], mode='a')\na.attrs['k'] = 1; a.flush(); a.attrs['k'] = 2\nos._exit(9)"
-    an_array(path)
-    assert subprocess.run([sys.executable, "-c", code, str(path)], timeout=60, check=False).returncode == 9
-    assert seen_by_others(path) == {"k": 1}
-
-
-def test_another_handle_comes_second(tmp_path: Path) -> None:
-    path = tmp_path / "x.b2nd"
-    array = an_array(path)
-    other = blosc2.open(path, mode="a")
-    array.vlmeta["k"] = 1
-    with pytest.raises(blosc2.StaleHandleError):
-        other.vlmeta["k"] = 2
-        other.flush()
-    assert other.refresh()
-    assert other.vlmeta[:] == {"k": 1}
-
-
-@pytest.mark.filterwarnings("error")
-def test_a_file_that_is_removed_or_replaced(tmp_path: Path) -> None:
-    """Nobody is told of a loss."""
-    path = tmp_path / "x.b2nd"
-    for _ in range(2):
-        array = an_array(path)
-        array.vlmeta["k"] = 1
-    blosc2.remove_urlpath(path)
-    array = an_array(path)
-    assert not array.vlmeta
 
 
 # ------------------------------------------------------------------------------------------------ what fails
