@@ -14,7 +14,7 @@ import pytest
 from fixture_kit.isolated import environment
 
 import blosc2
-from blosc2 import SChunk, SpecialValue
+from blosc2 import SChunk
 from blosc2._frames import directory as directory_frame
 from blosc2._frames.update import NAN_OFFSET, Fields, FrameContent
 from blosc2.exceptions import FormatError
@@ -61,42 +61,6 @@ def test_a_super_chunk_in_a_directory(path: Path) -> None:
     assert blosc2.load(path)[:] == ITEMS.tobytes()
     with pytest.raises(ValueError, match="reading mode"):
         blosc2.open(path).append_data(b"1234")
-
-
-def test_changes_are_those_of_a_super_chunk_in_memory(path: Path) -> None:
-    rng = np.random.default_rng(2)
-    schunks = [
-        SChunk(chunksize=64, cparams={"typesize": 4}, contiguous=False, urlpath=target) for target in (None, path)
-    ]
-    for _ in range(150):
-        verb, number, size = rng.integers(0, 9), int(rng.integers(0, 99)), 4 * int(rng.integers(1, 17))
-        data = rng.integers(0, 255, size, dtype=np.uint8).tobytes()
-        for schunk in schunks:
-            index = number % max(schunk.nchunks, 1)
-            if verb <= 1:
-                schunk.append_data(data)
-            elif verb == 2:
-                schunk.insert_data(number % (schunk.nchunks + 1), data)
-            elif verb == 3:
-                schunk.fill_special(size // 4, SpecialValue.ZERO if number % 2 else SpecialValue.VALUE, b"abcd")
-            elif verb == 4:
-                schunk.vlmeta["n"] = number
-            elif not schunk.nchunks:
-                continue
-            elif verb == 5:
-                schunk.update_data(index, data)
-            elif verb == 6:
-                schunk.delete_chunk(index)
-            elif verb == 7:
-                schunk.reorder_offsets(np.roll(np.arange(schunk.nchunks), number))
-            else:
-                schunk.set_slice(data, start=number % (len(schunk) + 1), stop=number % (len(schunk) + 1) + size // 4)
-        expected = [schunks[0].decompress_chunk(n) for n in range(schunks[0].nchunks)]
-        for found in (schunks[1], blosc2.open(path)):
-            assert [found.decompress_chunk(n) for n in range(found.nchunks)] == expected
-            assert dict(found.vlmeta) == dict(schunks[0].vlmeta)
-        check_files(path)
-    assert blosc2.from_cframe(schunks[1].to_cframe())[:] == schunks[0][:]
 
 
 def test_paths_that_are_taken(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import blosc2
-from blosc2 import Codec, Filter, SChunk, SpecialValue
+from blosc2 import Codec, SChunk, SpecialValue
 
 SOURCES: tuple[str | None, ...] = (None, "r")
 
@@ -33,27 +34,6 @@ def noise(seed: int, size: int) -> bytes:
 
 
 # --------------------------------------------------------------------- slices
-
-KINDS = [
-    {"codec": Codec.BLOSCLZ}, {"codec": Codec.LZ4, "filters": [Filter.NOFILTER]}, {"codec": Codec.ZSTD},
-    {"codec": Codec.ZLIB, "filters": [Filter.BITSHUFFLE]}, {"clevel": 0}, {"codec": Codec.ZSTD, "use_dict": True},
-    {"codec": Codec.LZ4, "use_dict": True}, {"filters": [Filter.DELTA]},
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("cparams", KINDS, ids=str)
-@pytest.mark.parametrize("typesize", [1, 4])
-def test_slices_as_long_as_a_block_from_any_start(
-    cparams: dict[str, Any], typesize: int, path: str, source: str | None
-) -> None:
-    """A slice of exactly a block's length that starts inside one is where the C library reads wrong data."""
-    block, data = 64, noise(3, 4 * 230)
-    SChunk(chunksize=4 * block + 16, data=data, urlpath=path, mode="w",
-           cparams={**cparams, "typesize": typesize, "blocksize": block})  # fmt: skip
-    schunk = blosc2.open(path, mmap_mode=source)
-    for length in range(block // typesize - 2, block // typesize + 3):
-        for start in range(len(schunk) - length):
-            assert schunk[start : start + length] == data[start * typesize : (start + length) * typesize]
 
 
 @settings(max_examples=150, deadline=None)
@@ -204,15 +184,21 @@ def test_changes_are_those_of_a_list_of_chunks(
     keywords: dict[str, Any] = {
         "chunksize": chunksize, "cparams": {"typesize": 4, "blocksize": blocksize, "clevel": clevel},
     }  # fmt: skip
-    schunks = [SChunk(**keywords), SChunk(**keywords, urlpath=path, mode="w")]
+    schunks = [
+        SChunk(**keywords), SChunk(**keywords, urlpath=path, mode="w"),
+        SChunk(**keywords, urlpath=f"{path}.d", contiguous=False, mode="w"),
+    ]  # fmt: skip
     model = Model(chunksize)
     for step in steps:
         before, old = blosc2.open(path), [*model.chunks]
         model.step(*step, schunks)
-        for schunk in (*schunks, *(blosc2.open(path, mmap_mode=mmap_mode) for mmap_mode in SOURCES)):
+        opened = [blosc2.open(f"{path}.d"), *(blosc2.open(path, mmap_mode=mmap_mode) for mmap_mode in SOURCES)]
+        for schunk in (*schunks, *opened):
             check(schunk, model.chunks)
             assert dict(schunk.vlmeta) == model.entries
         check(before, old)  # who opened it before sees what was there then
+        stored = sum(opened[0]._handle.frame.chunk_info(n)[0] is not None for n in range(opened[0].nchunks))
+        assert len(os.listdir(f"{path}.d")) == stored + 1  # the files of the current version, and the header
     check(blosc2.from_cframe(schunks[0].to_cframe()), model.chunks)
     check(schunks[1].copy(), model.chunks)
 
