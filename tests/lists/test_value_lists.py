@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import shutil
 import tempfile
 import threading
@@ -20,7 +19,6 @@ from store_makers import KINDS, Maker
 
 import blosc2
 from blosc2 import BatchArray, ObjectArray
-from blosc2._frames import append as appending
 from blosc2.exceptions import FormatError, MissingFileError, UnexpectedKeywordError
 
 VALUES = ["a", 1, None, {"b": (1, [2])}, 2.5, b"\0\1", [], (), -7, "é" * 40]
@@ -310,33 +308,6 @@ def test_a_change_reads_no_other_values(kind: str, tmp_path: Path) -> None:
         items.append(values[n])
     assert read_calls() - before < len(values)
     assert plain(items) == [values[5]] * 10 + values[10:] + values[:10]
-
-
-def test_many_small_changes_do_not_fill_the_disk(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each leaves a table behind; now and then the file is written anew, and readers keep theirs."""
-    monkeypatch.setattr(appending, "_SLACK", 20_000)
-    path = tmp_path / "x.b2f"
-    values = CLASSES[kind](urlpath=path)
-    element = ELEMENTS[kind][0]
-    values.extend([element] * 400)
-    reader = blosc2.open(path)
-    for n in range(150):
-        values.append(element)
-        values[n] = ELEMENTS[kind][1]
-        assert path.stat().st_size < 3 * values._handle.frame.stored_nbytes + 40_000
-    assert plain(reader) == [element] * 400
-    assert plain(blosc2.open(path)) == [ELEMENTS[kind][1]] * 150 + [element] * 400
-    assert blosc2.check(path).ok
-
-    # Where the file cannot be replaced, it grows.
-    def fail(*_: Any, **__: Any) -> None:
-        raise OSError(errno.EBUSY, "busy")
-
-    monkeypatch.setattr(appending, "NewFile", fail)
-    values._handle._growth.slack = 0
-    for _ in range(40):
-        values.append(element)
-    assert plain(blosc2.open(path)) == [ELEMENTS[kind][1]] * 150 + [element] * 440
 
 
 def test_checked_reads(kind: str, tmp_path: Path, source: str | None) -> None:
