@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import os
 import pickle
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -100,20 +98,6 @@ def test_a_directory_frame(travel: Travel) -> None:
     assert manifest.sha256(travel(blosc2.open(manifest.path_of(entry)))[:]) == entry["sha256"]
 
 
-def test_a_file_that_changed_or_went(tmp_path: Path) -> None:
-    path = str(tmp_path / "a.b2nd")
-    blosc2.asarray(ITEMS, urlpath=path)
-    pickled = pickle.dumps(blosc2.open(path))
-    shutil.move(path, path + ".moved")
-    with pytest.raises(FileNotFoundError):
-        pickle.loads(pickled)[:]
-    blosc2.zeros(3, urlpath=path)
-    with pytest.raises(blosc2.StaleHandleError, match="changed since"):
-        pickle.loads(pickled)[:]
-    shutil.move(path + ".moved", path)
-    np.testing.assert_array_equal(pickle.loads(pickled)[:], ITEMS)
-
-
 def test_the_policy_travels(travel: Travel, tmp_path: Path) -> None:
     source = manifest.ROOT / "vlmeta" / "active.b2nd"
     for opened, active in (
@@ -165,16 +149,6 @@ def test_leaves_of_stores(suffix: str, travel: Travel, source: str | None, tmp_p
             other[0] = 1
     leaves = pickle.loads(pickle.dumps([store[key] for key in ("/group/a", "/group/b")] * 20))
     assert all((leaf[3] == ITEMS[3] + n % 2).all() for n, leaf in enumerate(leaves))
-
-
-def test_relative_paths_travel_in_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    blosc2.asarray(ITEMS, urlpath="a.b2nd")
-    pickled = pickle.dumps(blosc2.open("a.b2nd"))
-    np.testing.assert_array_equal(pickle.loads(pickled)[:], ITEMS)
-    os.mkdir("other")
-    monkeypatch.chdir("other")
-    np.testing.assert_array_equal(pickle.loads(pickled)[:], ITEMS)
 
 
 def test_relative_paths_after_the_working_directory_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

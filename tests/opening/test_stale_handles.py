@@ -172,16 +172,6 @@ def test_arrays_in_files(mode: str, contiguous: bool, source: str | None, tmp_pa
         len(copy.copy(pickle.loads(pickled[0])))
 
 
-def test_writers_are_told_of_locking(tmp_path: Path) -> None:
-    for contiguous in (True, False):
-        path = tmp_path / f"{contiguous}.b2nd"
-        one = blosc2.asarray(LARGE, urlpath=path, contiguous=contiguous)
-        other = pickle.loads(pickle.dumps(one))
-        other[0] = 1
-        with pytest.raises(StaleHandleError, match="locking=True"):
-            one[1] = 2
-
-
 def test_what_a_handle_was_opened_with_travels(tmp_path: Path) -> None:
     path = tmp_path / "a.b2nd"
     array = blosc2.asarray(SMALL, urlpath=path)
