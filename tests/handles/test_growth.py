@@ -98,15 +98,6 @@ def test_any_changes_of_an_array(
     assert blosc2.check(path).ok
 
 
-def test_appends_cost_bytes_for_each(tmp_path: Path) -> None:
-    """What is written for an append does not grow with the square."""
-    path = tmp_path / "x.b2frame"
-    schunk = blosc2.SChunk(chunksize=400, urlpath=str(path), cparams={"typesize": 4})
-    for n in range(2000):
-        schunk.append_data(noise(100, n))
-    assert path.stat().st_size <= 3 * sum(len(schunk.get_chunk(n)) for n in range(2000)) + SLACK
-
-
 @pytest.mark.parametrize("rows", [1, 7, 50])
 def test_a_file_that_was_never_flushed_stays_small(tmp_path: Path, rows: int) -> None:
     """Who makes a file grow has it written anew as soon as that costs half of what was written."""
@@ -118,15 +109,6 @@ def test_a_file_that_was_never_flushed_stays_small(tmp_path: Path, rows: int) ->
     array.vlmeta["note"] = "x"
     array[:] = 0
     assert os.stat(path).st_size <= 2 * whole(path, tmp_path) + SLACK
-
-
-def test_many_changes_of_metadata(tmp_path: Path) -> None:
-    path = tmp_path / "x.b2nd"
-    array = blosc2.arange(10, urlpath=path)
-    for n in range(200):
-        array.vlmeta[f"k{n % 10}"] = {"n": n}
-        assert path.stat().st_size < 3000
-    assert array.vlmeta["k9"] == {"n": 199}
 
 
 def grown(path: Path, how: Any = None) -> Any:

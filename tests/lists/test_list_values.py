@@ -44,18 +44,6 @@ def test_values(value: Any, back: Any) -> None:
             assert type(got(one)) is type(back)
 
 
-@pytest.mark.parametrize("array", [
-    np.arange(6).reshape(2, 3), np.array(3.5), np.array(["2020-01-01", "NaT"], "M8[D]"), np.array([b"a", b"bc"]),
-    np.zeros(2, [("a", "i4"), ("b", "f8", (2,))]), np.array([1, "a", None], object), np.zeros((0, 3), "u2"),
-], ids=lambda a: a.dtype.str)  # fmt: skip
-def test_arrays_as_values(array: np.ndarray) -> None:
-    values = ObjectArray()
-    values.append({"a": array})
-    got = values[0]["a"]
-    assert (got.dtype, got.shape) == (array.dtype, array.shape)
-    np.testing.assert_array_equal(got, array)
-
-
 REFUSED = [
     dt.datetime(2020, 1, 1), dt.date(2020, 1, 1), dt.timedelta(1), np.datetime64("2020-01-01"),
     np.timedelta64(3, "s"), object(), len, pathlib.Path("a"), {1: 2}, {(1, 2): 3}, range(3), 2**64, -(2**63) - 1,
@@ -73,13 +61,6 @@ def test_what_could_not_come_back_is_refused(value: Any) -> None:
     with pytest.raises((TypeError, ValueError, OverflowError)):
         batches.append([1, value])
     assert (len(values), len(batches)) == (0, 0)
-
-
-def test_a_list_that_contains_itself() -> None:
-    value: list[Any] = []
-    value.append(value)
-    with pytest.raises(ValueError, match="contains itself"):
-        ObjectArray().append(value)
 
 
 def test_objects_of_this_package_as_values(tmp_path: Path) -> None:

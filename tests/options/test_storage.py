@@ -19,8 +19,7 @@ from blosc2._frames.parameters import (
     dparams_keywords,
     schunk_keywords,
 )
-from blosc2._options import check_modes, local_path, threads
-from blosc2._options.modes import DeserializeMode, deserialize_mode
+from blosc2._options import local_path, threads
 from blosc2._options.threads import get_nthreads, set_nthreads
 from blosc2.storage import (
     Codec,
@@ -72,8 +71,6 @@ def test_defaults():
 
 
 def test_ids_on_disk():
-    assert [c.value for c in Codec] == [0, 1, 2, 4, 5, *range(32, 41)]
-    assert [f.value for f in Filter] == [0, 1, 2, 3, 4, 32, 33, 35, 36]
     assert [s.value for s in SplitMode] == [1, 2, 3, 4]
     assert [s.value for s in storage.SpecialValue] == [0, 1, 2, 3, 4]
     assert (storage.MAX_TYPESIZE, storage.MAX_BUFFERSIZE) == (536866816, 2147483615)
@@ -259,12 +256,6 @@ def test_storage():
     assert storage_from(None).mode == "w"
 
 
-@pytest.mark.parametrize(("mmap_mode", "mode"), [(None, "w"), ("r", "r"), ("r+", "a"), ("w+", "w"), ("c", "a")])
-def test_a_mapping_decides_over_the_mode(mmap_mode, mode):
-    assert check_modes("w", mmap_mode) == mode
-    assert Storage(mode="w", mmap_mode=mmap_mode).mode == mode
-
-
 @pytest.mark.parametrize(("fields", "kind", "text"), [
     ({"mode": "rw"}, ValueError, "'r', 'a', 'w' or 'x', not 'rw'"),
     ({"mode": None}, ValueError, "mode must be"),
@@ -290,17 +281,6 @@ def test_local_path():
     assert local_path(b"a://b"[:2] + b"x") == "a:x"
     with pytest.raises(NotImplementedError, match="https://host/x"):
         local_path("https://host/x")
-
-
-def test_deserialize_mode():
-    assert deserialize_mode("safe") is DeserializeMode.SAFE
-    assert deserialize_mode(DeserializeMode.FULL) == "full"
-    assert storage.DeserializeMode is DeserializeMode
-    with pytest.raises(TypeError, match="boolean"):
-        deserialize_mode(True)
-    for value in ("unsafe", None, 1):
-        with pytest.raises(ValueError, match="must be 'safe' or 'full'"):
-            deserialize_mode(value)
 
 
 # Keywords of constructors
