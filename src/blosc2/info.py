@@ -44,16 +44,7 @@ _LONGEST: Final = 80
 
 
 def dtype_text(dtype: np.dtype[Any]) -> str:
-    """A dtype as it is spelled wherever people read one: as NumPy prints it, and cut if it has many fields.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> [dtype_text(np.dtype(name)) for name in ("i2", ">f4", "M8[ns]", "U3")]
-    ['int16', '>f4', 'datetime64[ns]', '<U3']
-    >>> dtype_text(np.dtype([("x", "f4"), ("y", ">i2", (2,))]))
-    "[('x', '<f4'), ('y', '>i2', (2,))]"
-    """
+    """A dtype as it is spelled wherever people read one: as NumPy prints it, and cut if it has many fields."""
     return cut_text(str(dtype))
 
 
@@ -63,13 +54,7 @@ def cut_text(text: str) -> str:
 
 
 def size_text(nbytes: int) -> str:
-    """A number of bytes, with the closest binary unit beside it.
-
-    Examples
-    --------
-    >>> size_text(800), size_text(3 << 20)
-    ('800 (800 B)', '3145728 (3.00 MiB)')
-    """
+    """A number of bytes, with the closest binary unit beside it: "3145728 (3.00 MiB)"."""
     size = float(nbytes)
     for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
         if size < 1024 or unit == "PiB":

@@ -404,14 +404,9 @@ def cparams_from(
 ) -> CParams:
     """Give checked compression parameters, in a new object.
 
-    Parameters
-    ----------
-    value : CParams, dict, str or None
-        What a dictionary leaves out comes from `cparams_dflts`. A text is the goal of a choice: see `AutoCParams`.
-    unless_given : dict, optional
-        Takes the place of `cparams_dflts` for what a dictionary leaves out; an object leaves nothing out.
-    **overrides
-        Fields that are so whatever the value says, such as the typesize of an array.
+    What a dictionary leaves out comes from `unless_given`, or else from `cparams_dflts`; an object leaves nothing out.
+    A text is the goal of a choice: see `AutoCParams`. `overrides` are so whatever the value says, such as the typesize
+    of an array.
     """
     if isinstance(value, AutoCParams):
         return replace(value, **overrides)
@@ -711,13 +706,7 @@ def unexpected_keyword(
 
 
 def closest(name: str, names: Iterable[str]) -> str:
-    """Ask whether another one of these names was meant; nothing if none is like it.
-
-    Examples
-    --------
-    >>> closest("mmapmode", ["mode", "mmap_mode"])
-    "did you mean 'mmap_mode'?"
-    """
+    """Ask whether another one of these names was meant; nothing if none is like it."""
     import difflib  # for errors only
 
     close = difflib.get_close_matches(name, names, 1)

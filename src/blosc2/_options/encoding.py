@@ -60,13 +60,6 @@ def zstd_encoding(clevel: int, last_filter: Filter = Filter.NOFILTER) -> Encodin
 
 
 def check_meta(codec: Codec, meta: int) -> None:
-    """Refuse a `codec_meta` that the codec cannot be used with.
-
-    Examples
-    --------
-    >>> check_meta(Codec.ZFP_RATE, 101)
-    Traceback (most recent call last):
-    blosc2.exceptions.ParameterError: codec_meta is 101, and for the codec ZFP_RATE it is the percentage kept, 1 to 100
-    """
+    """Refuse a `codec_meta` that the codec cannot be used with."""
     if meta not in codec.facts.metas:
         raise ParameterError(f"codec_meta is {meta}, and for the codec {codec.name} it is {codec.facts.meta_text}")

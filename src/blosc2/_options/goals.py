@@ -25,13 +25,7 @@ UNITS: Final = {
 
 
 def goal_named(name: object) -> str:
-    """The goal that a name stands for.
-
-    Examples
-    --------
-    >>> goal_named("smallest")
-    'size'
-    """
+    """The goal that a name stands for."""
     found = item_of(ALIASES, name) or name if isinstance(name, str) else None
     if found not in GOALS:
         known = ", ".join(map(repr, (*GOALS, *ALIASES)))
@@ -40,13 +34,7 @@ def goal_named(name: object) -> str:
 
 
 def bytes_of_text(value: Any, name: str, *, per_second: bool = False) -> float:
-    """A number of bytes, from a number or a text with a unit; of bytes in a second with `per_second`.
-
-    Examples
-    --------
-    >>> bytes_of_text("2 GB/s", "min_read", per_second=True), bytes_of_text("1.5 MiB", "max_size")
-    (2000000000.0, 1572864.0)
-    """
+    """A number of bytes, from a number or a text with a unit; of bytes in a second with `per_second`."""
     number = math.nan
     if isinstance(value, str):
         matched = re.fullmatch(r"\s*([0-9.]+)\s*([kmgt]?i?)b?(/s)?\s*", value.lower())
@@ -72,15 +60,7 @@ class Precision(NamedTuple):
 
 
 def precision_of(value: Any) -> Precision | None:
-    """The precision that a caller asks for; None for exact numbers.
-
-    Examples
-    --------
-    >>> precision_of({"digits": 2})
-    Precision(kind='absolute', error=0.005, exact=())
-    >>> precision_of("0.1%")
-    Precision(kind='relative', error=0.001, exact=())
-    """
+    """The precision that a caller asks for; None for exact numbers."""
     if value is None or isinstance(value, Precision):
         return value
     kind, error = "absolute", value

@@ -24,13 +24,7 @@ class DeserializeMode(StrEnum):
 
 
 def deserialize_mode(value: object) -> DeserializeMode:
-    """Check a `deserialize` argument. `TypeError` for a boolean, of which nobody could say what it means.
-
-    Examples
-    --------
-    >>> deserialize_mode("full")
-    <DeserializeMode.FULL: 'full'>
-    """
+    """Check a `deserialize` argument. `TypeError` for a boolean, of which nobody could say what it means."""
     if isinstance(value, bool):
         raise TypeError("deserialize must be 'safe' or 'full', not a boolean")
     if not isinstance(value, str) or value not in ("safe", "full"):
@@ -48,11 +42,6 @@ def check_modes(mode: object, mmap_mode: object = None, initial_mapping_size: ob
     """Check that the modes are legal together and give the mode that results, which a mapping decides.
 
     The mode may be None where there is a mapping; `initial_mapping_size` is for mappings that can be written.
-
-    Examples
-    --------
-    >>> check_modes("a", "r")
-    'r'
     """
     by_mapping = mode is None and mmap_mode is not None
     if not by_mapping and (not isinstance(mode, str) or mode not in _MODES):
@@ -180,13 +169,7 @@ class StoreOptions(NamedTuple):
 
 
 def as_flag(value: Any, name: str) -> bool:
-    """A flag that can be given by its position: what is no flag, such as a path, would count as True in silence.
-
-    Examples
-    --------
-    >>> as_flag(0, "copy")
-    False
-    """
+    """A flag that can be given by its position: what is no flag, such as a path, would count as True in silence."""
     if isinstance(value, (bool, np.bool_)) or (type(value) is int and value in (0, 1)):
         return bool(value)
     given = repr(value) if isinstance(value, (str, os.PathLike)) else f"a {type(value).__name__}"
@@ -201,11 +184,6 @@ def store_options(
     """Check the options of a store, except for `advise`.
 
     If `timeout` is `...`, handles with `locking` wait for others as long as it takes, and others do not wait.
-
-    Examples
-    --------
-    >>> store_options("r", "r", "full").deserialize
-    'full'
     """
     if mode != "r" or mmap_mode not in (None, "r"):  # as most are not
         check_store_modes(mode, mmap_mode)

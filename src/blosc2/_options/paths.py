@@ -134,22 +134,7 @@ _OWN: Final = {
 
 
 def check_new_name(path: str, fitting: tuple[str, ...]) -> None:
-    """Refuse to make something under a name whose end means something else.
-
-    Parameters
-    ----------
-    path : str
-    fitting : tuple of str
-        The suffixes of what is made, the usual one first.
-
-    Examples
-    --------
-    >>> check_new_name("scans.b2z", (".b2z", ".b2d"))
-    >>> check_new_name("study.h5", (".b2z", ".b2d"))
-    Traceback (most recent call last):
-    ...
-    ValueError: study.h5: a name that ends in .h5 is that of an HDF5 file; call it study.b2z
-    """
+    """Refuse a name whose end means something else than what is made; the first of the `fitting` ones is usual."""
     path = path.rstrip("/")
     stem, suffix = split_other_format(path)
     what = item_of(OTHER_FORMATS, suffix.lower())
@@ -307,13 +292,7 @@ def is_remote(path: object) -> TypeGuard[str]:
 
 
 def remote_path(url: str, storage_options: object = None, remote: object = None) -> RemotePath:
-    """Check the keywords `storage_options` and `remote` of `blosc2.open`.
-
-    Examples
-    --------
-    >>> remote_path("memory://a.b2nd", None, {"retries": 2}).options.retries
-    2
-    """
+    """Check the keywords `storage_options` and `remote` of `blosc2.open`."""
     if isinstance(url, RemotePath):  # of a pickle; not what reads it for others
         return url.anew(url.wanted)
     if storage_options is not None and not isinstance(storage_options, Mapping):
