@@ -27,6 +27,11 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(tmp_path_factory.mktemp("schunks") / "schunk.b2frame")
 
 
+@pytest.fixture
+def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
 def noise(seed: int, size: int) -> bytes:
     """Bytes that compress a little."""
     rng = np.random.default_rng(seed)
@@ -215,6 +220,18 @@ def test_set_slice_and_growth(path: str) -> None:
         assert schunk[:] == b"?12ab567" + b"XYZ" * 9 + b"XY!"
         schunk.set_slice(b"end", start=len(schunk), stop=len(schunk) + 3)
         assert schunk[-4:] == b"!end"
+
+
+@pytest.mark.parametrize("how", [{}, {"urlpath": "x"}, {"urlpath": "x", "contiguous": False}], ids=str)
+def test_a_short_chunk_instead_of_the_only_full_one(how: dict[str, Any], in_tmp_path: None) -> None:
+    """Sizes differ from what they were, though they are equal: chunks of any size come after them."""
+    schunk = SChunk(chunksize=8, cparams={"typesize": 1}, **how)
+    for data in (b"01234567", b"89"):
+        schunk.append_data(data)
+    schunk.update_data(0, b"ab")
+    assert schunk.chunksize == 0
+    schunk.append_data(b"cdefg")
+    check(schunk, [b"ab", b"89", b"cdefg"])
 
 
 @pytest.mark.parametrize(("start", "stop", "data", "kind", "text"), [

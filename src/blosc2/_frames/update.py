@@ -248,6 +248,7 @@ class FrameUpdate:
         self._sizes: Integers | None = None
         # While `_sizes` is None, all chunks but the last are full: by how many, and by how many bytes, they are more.
         self._more = self._grown = 0
+        self._is_settled = False
 
     def require_table(self, count: int) -> None:
         """Refuse a table of so many chunks instead of one value for all: making it takes too much (`allocation`)."""
@@ -395,6 +396,9 @@ class FrameUpdate:
 
         A frame of variable chunks cannot have offsets without a chunk: they become stored ones.
         """
+        if self._is_settled:  # a second time it would go by what was decided
+            return
+        self._is_settled = True
         frame, sizes = self.frame, self._sizes
         self.nbytes = int(frame.nbytes) + self._grown if sizes is None else int(sizes.sum())
         if sizes is None:
