@@ -57,7 +57,6 @@ def header_length(dict metalayers):
 
 def pack_header(frame, dict metalayers, bint has_vlmeta, frame_len, nbytes, cbytes):
     """The header of a frame with the parameters of `frame` and these sizes."""
-    cdef list names = [name.encode() for name in metalayers]
     cdef int header_len = header_length(metalayers)
     codec = frame.codec if frame.codec < 6 else 6
     fixed = _FIXED.pack(
@@ -65,16 +64,23 @@ def pack_header(frame, dict metalayers, bint has_vlmeta, frame_len, nbytes, cbyt
         (frame.splitmode - 1) & 3, 0xD3, nbytes, 0xD3, cbytes, 0xD2, frame.typesize, 0xD2, frame.blocksize,
         0xD2, frame.chunksize, 0xD1, 1, 0xD1, 1, 0xC3 if has_vlmeta else 0xC2, 0xD8, 6, *frame.filters,
         frame.codec, frame.codec_meta, *frame.filters_meta, frame.use_dict, 0)
-    map_size = 7 + sum([6 + len(name) for name in names])
-    contents = 87 + map_size + 3
-    entries = [fixed, struct.pack(">BBHBH", 0x93, 0xCD, map_size, 0xDE, len(names))]
-    values = [struct.pack(">BH", 0xDC, len(names))]
-    for name, content in zip(names, metalayers.values()):
-        entries.append(struct.pack(f">B{len(name)}sBi", 0xA0 | len(name), name, 0xD2, contents))
-        values.append(struct.pack(">BI", 0xC6, len(content)))
-        values.append(content)
-        contents += 5 + len(content)
-    return b"".join(entries + values)
+    return fixed + _table(metalayers, 87, 7)
+
+
+cdef bytes _table(dict contents, int64_t at, int64_t size):
+    """A table of names that begins at a byte of its part, and the contents; `size` is what it says that it has without names.
+
+    The field for the size has 16 bits, of some 1,700 names. Nobody reads it; of more it has the low ones.
+    """
+    cdef list names = [name.encode() for name in contents], values = [struct.pack(">BH", 0xDC, len(names))], parts
+    size += sum([6 + len(name) for name in names])
+    parts = [struct.pack(">BBHBH", 0x93, 0xCD, size & 0xFFFF, 0xDE, len(names))]
+    at += size + 3
+    for name, content in zip(names, contents.values()):
+        parts.append(struct.pack(f">B{len(name)}sBi", 0xA0 | len(name), name, 0xD2, at))
+        values += (struct.pack(">BI", 0xC6, len(content)), content)
+        at += 5 + len(content)
+    return b"".join(parts + values)
 
 
 def pack_index(offsets, count):
@@ -99,22 +105,9 @@ def pack_index(offsets, count):
 
 
 def pack_trailer(dict vlmeta):
-    """The trailer with these entries: name -> stored chunk.
-
-    The field for the size of the table has 16 bits, of some 1,700 entries. Nobody reads it; of more it has the low ones.
-    """
-    cdef list names = [name.encode() for name in vlmeta]
-    map_size = 6 + sum([6 + len(name) for name in names])
-    contents = 2 + 1 + map_size + 3
-    entries = [struct.pack(">BBBBHBH", 0x94, 1, 0x93, 0xCD, map_size & 0xFFFF, 0xDE, len(names))]
-    values = [struct.pack(">BH", 0xDC, len(names))]
-    for name, content in zip(names, vlmeta.values()):
-        entries.append(struct.pack(f">B{len(name)}sBi", 0xA0 | len(name), name, 0xD2, contents))
-        values.append(struct.pack(">BI", 0xC6, len(content)))
-        values.append(content)
-        contents += 5 + len(content)
-    total = sum([len(part) for part in entries]) + sum([len(part) for part in values]) + 23
-    return b"".join(entries + values + [struct.pack(">BIBB16x", 0xCE, total, 0xD8, 0)])
+    """The trailer with these entries: name -> stored chunk."""
+    table = _table(vlmeta, 3, 6)
+    return b"\x94\x01" + table + struct.pack(">BIBB16x", 0xCE, len(table) + 25, 0xD8, 0)
 
 
 # Whole frames of arrays that are one block: the items are compressed and put between parts that stay the same.
