@@ -226,7 +226,7 @@ class Growth:
     once, and not while a file is small.
     """
 
-    __slots__ = ("_failed", "_frame", "_has_dead", "_later", "_lengths", "_pending", "is_noted", "kept_header",
+    __slots__ = ("_failed", "_frame", "_has_dead", "_later", "_lengths", "_pending", "kept_header",
                  "owner", "slack", "written")  # fmt: skip
 
     def __init__(self, size: int = 0) -> None:
@@ -236,8 +236,6 @@ class Growth:
         self.written = size
         self.owner = Owner()
         self._has_dead = False  # made by this
-        #: Whether it is known that the handle has changed the file.
-        self.is_noted = False
         #: Whether the last append left a copy of the header before.
         self.kept_header = False
         # The frame whose chunks have these lengths, in the order of their numbers, 0 where nothing is stored.

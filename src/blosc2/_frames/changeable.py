@@ -1379,9 +1379,7 @@ class FileHandle(Drafting):
         # The lock is taken for each change. It also excludes other handles of the file, in any process.
         owner = Owner()
         growth = self._growth = self._growth or Growth()
-        if not growth.is_noted:
-            note_changed(self)
-            growth.is_noted = True
+        note_changed(self)
         while not self._publish_there(update, growth, owner, fresh=fresh, durable=durable):
             pass
 
