@@ -11,16 +11,14 @@ from blosc2._core.keys.key_order cimport bound_of, end_of_run
 from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY, Entry, KeyTable, Text
 from blosc2._core.zip.archive cimport Archive
 from blosc2._core.zip.catalog cimport (
-    LEAF_LENGTH, OFFSET_BITS, PAGE, SLOT_LENGTH, Leaf, slot_home, slot_offset, slot_tag)
-from blosc2._core.zip.key_bytes cimport first_match, key_hash
+    LEAF_LENGTH, PAGE, SLOT_LENGTH, Leaf, slot_home, slot_offset, slot_tag)
+from blosc2._core.zip.key_bytes cimport key_hash
 from blosc2._core.zip.records cimport CENTRAL_LENGTH, Record
 
 cdef enum:
     # What a path may stand for.
     LEAF = 1
     GROUP = 2
-    # Slots that are looked at in one step.
-    TRIED = 4
     # Of a catalog's hash, how far behind its home a path may be, and how many slots on the way may have its 24 bits and be of
     # another: with 1.75 homes for each path, a run of 200 taken slots does not come about, nor do three such slots.
     MOST_STEPS = 1024
@@ -95,18 +93,10 @@ cdef inline int64_t probe(KeyTable table, const uint8_t *path, Py_ssize_t length
             table.catalog.slots_at + SLOT_LENGTH * slot, SLOT_LENGTH * min(FETCHED, table.slot_count - slot)):
         return DAMAGED
     while slot < stop:
-        count = TRIED if slot + TRIED <= table.slot_count else 1
         if table.catalog is not None:
             at = table.catalog.slots_at + SLOT_LENGTH * slot
-            if not (table.catalog.checked[at // PAGE] and table.catalog.checked[(at + SLOT_LENGTH * count - 1) // PAGE]):
-                if table.catalog.bytes_at(at, SLOT_LENGTH * count) == NULL:
-                    return DAMAGED
-        if count == TRIED:
-            count = first_match(table.slots + SLOT_LENGTH * slot, tag, OFFSET_BITS)
-            if count == TRIED:
-                slot += TRIED
-                continue
-            slot += count
+            if not table.catalog.checked[at // PAGE] and table.catalog.bytes_at(at, SLOT_LENGTH) == NULL:
+                return DAMAGED
         found = read_once(table.slots + SLOT_LENGTH * slot)
         if found == 0:
             return NO_KEY

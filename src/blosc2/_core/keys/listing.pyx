@@ -16,7 +16,7 @@ from blosc2._core.keys.key_text cimport name_of, prefix_of, text_of
 from blosc2._core.keys.keytable cimport DAMAGED, KeyTable, Text
 from blosc2._core.zip.archive cimport MANY_RECORDS, Archive, check_fetched
 from blosc2._core.zip.catalog cimport Leaf
-from blosc2._core.zip.key_bytes cimport last_segment_is, same_bytes
+from blosc2._core.zip.key_bytes cimport last_segment_is
 
 from blosc2.exceptions import FormatError
 
@@ -25,7 +25,7 @@ from blosc2.exceptions import FormatError
 
 cdef inline bint is_below(const Text *key, bytes prefix, Py_ssize_t length) noexcept:
     """Whether a key goes on behind a prefix, as all of its range do where the order is right."""
-    return key.length > length and same_bytes(key.bytes, <const uint8_t *> PyBytes_AS_STRING(prefix), <size_t> length)
+    return key.length > length and memcmp(key.bytes, PyBytes_AS_STRING(prefix), <size_t> length) == 0
 
 
 cdef inline bint follows(KeyTable table, const Text *key, const uint8_t *before, Py_ssize_t length) noexcept:

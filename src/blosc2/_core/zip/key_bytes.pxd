@@ -9,7 +9,5 @@ cdef extern from "zip/key_bytes.h" nogil:
     void start_prefixes(prefix_hashes *state, uint64_t seed0, uint64_t seed1)
     uint64_t next_prefix(prefix_hashes *state, const uint8_t *p, size_t length)
     bint plain_key(const uint8_t *p, size_t length)
-    bint same_bytes(const uint8_t *a, const uint8_t *b, size_t length)
     size_t shared_bytes(const uint8_t *a, const uint8_t *b, size_t most)
     bint last_segment_is(const uint8_t *key, size_t length, const char *name, size_t name_length)
-    int first_match(const uint8_t *slots, uint64_t tag, int offset_bits)
