@@ -38,19 +38,8 @@ _LONG: Final = 1 << 20
 class Embedded:
     """What one frame of embedded values holds.
 
-    Parameters
-    ----------
-    entries : dict, optional
-        The content of its map, from who wrote it; otherwise the map is read.
-    verify : bool, optional
-        None checks what is read as a whole, where the frame carries checksums; small values with the chunk around them.
-
-    Attributes
-    ----------
-    kind : str or None
-        The metalayer that marks it, one of `STORE_KINDS`.
-    entries : dict
-        The entry of each key, as stored, in order of insertion.
+    Who wrote it gives the `entries` of its map; otherwise the map is read. With `verify` None, what is read as a whole
+    is checked where the frame carries checksums; small values with the chunk around them.
     """
 
     def __init__(
@@ -62,7 +51,9 @@ class Embedded:
         self.frame = Frame.open(source, offset, length)
         if verify is None:
             self.frame.check_wholes()
+        #: The metalayer that marks it, one of `STORE_KINDS`.
         self.kind = next(filter(self.frame.metalayer, STORE_KINDS), None)
+        #: The entry of each key, as stored, in order of insertion.
         self.entries: dict[str, dict[str, Any]] = {} if entries is None else entries
         if self.kind is None:
             raise self._error("not a store: its frame bears none of the metalayers b2embed, b2dict and b2tree")

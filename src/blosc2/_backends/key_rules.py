@@ -62,13 +62,7 @@ def plain_key(key: object) -> str:
 
 
 def canonical_key(key: object) -> str:
-    """A key in the form in which stores know it, with "/" in front.
-
-    Raises
-    ------
-    ValueError
-        For a key that ends with "/", has empty segments, or is not a string (`KeyKindError`).
-    """
+    """A key in the form in which stores know it, with "/" in front; `ValueError` for one that can be none."""
     key = plain_key(key)
     if not key.startswith("/"):
         key = "/" + key

@@ -26,17 +26,11 @@ def shared_lock_path(root: str, suffix: str) -> str:
 
 
 class Renamed(tuple[Source, int, int]):  # noqa: SLOT001 - tuples cannot have any
-    """The byte range of a frame that only gets another key.
+    """The byte range of a frame that only gets another key."""
 
-    Attributes
-    ----------
-    origin : str
-        The published key that it has.
-    aside : str or None
-        Path of a second name of its file, instead of a byte range: it is opened when its bytes are needed.
-    """
-
+    #: The published key that it has.
     origin: str
+    #: Path of a second name of its file, instead of a byte range: it is opened when its bytes are needed.
     aside: str | None
 
     def __new__(cls, byte_range: ByteRange | None, origin: str, aside: str | None = None) -> Self:
@@ -49,17 +43,10 @@ class Renamed(tuple[Source, int, int]):  # noqa: SLOT001 - tuples cannot have an
 
 
 class NewFrame(tuple[Source, int, int]):  # noqa: SLOT001 - tuples cannot have any
-    """The byte range of a frame that was just made, with what is known of it.
-
-    Attributes
-    ----------
-    suffix : str
-        The suffix of its file.
-    description : bytes or None
-        Its description for a catalog; None if it is made when it is needed.
-    """
+    """The byte range of a frame that was just made, with the suffix of its file."""
 
     suffix: str
+    #: Its description for a catalog; None if it is made when it is needed.
     description: bytes | None
 
     def __new__(cls, byte_range: ByteRange, suffix: str, description: bytes | None = None) -> Self:
@@ -113,29 +100,19 @@ def is_archive(source: Source) -> bool:
 
 
 class NewVersion(NamedTuple):
-    """Changes to publish.
+    """Changes to publish."""
 
-    Attributes
-    ----------
-    changes : dict
-        New frames by key, None for a removed key.
-    tiers : mapping
-        Of keys in `changes`, whether they get files of their own; a key that is not named stays where it is.
-    registry : dict or None
-        Objects of other kinds that the store declares; None if unchanged.
-    hidden : set of str
-        Keys of embedded values to remove, because files hide them.
-    durable : bool
-        Whether all of it is on the disk when it is published.
-    lazy : bool
-        Whether changes of embedded values alone may become durable only when settled.
-    """
-
+    #: New frames by key, None for a removed key.
     changes: dict[str, ByteRange | None]
+    #: Of keys in `changes`, whether they get files of their own; a key that is not named stays where it is.
     tiers: Mapping[str, bool]
+    #: Objects of other kinds that the store declares; None if unchanged.
     registry: dict[str, Any] | None = None
+    #: Keys of embedded values to remove, because files hide them.
     hidden: frozenset[str] | set[str] = frozenset()
+    #: Whether all of it is on the disk when it is published.
     durable: bool = True
+    #: Whether changes of embedded values alone may become durable only when settled.
     lazy: bool = False
 
 

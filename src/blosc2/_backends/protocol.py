@@ -45,51 +45,32 @@ class Settles(Protocol):
 
 
 class Backend(ABC):
-    """Where the leaves of one store lie.
+    """Where the leaves of one store lie."""
 
-    Attributes
-    ----------
-    root, named : str or None
-        Its path, and the path that users gave, which may be a link to it; None in memory.
-    lock : WriterLock or None
-        Keeps other writers out; None if the store is open to be read only.
-    embedded : Embedded or None
-        The values that share a frame, of the version that is shown; None before anything is published.
-    lists_cheaply : bool
-        Whether the keys are known without looking at each file.
-    all_or_none : bool
-        Whether a publication that fails leaves all as it was.
-    replaces : bool
-        Whether the next publication makes a new store, and nothing is shown of the existing one.
-    behind : bool
-        Whether a newer version than the shown one may have been published. Nothing may build on the shown one then.
-    half_done : bool
-        Whether the last publication failed, and a part of it could not be taken back: only all of it, published again,
-        makes up one version.
-    placing : Placing or None
-        What publishes leaves one by one.
-    members : Members or None
-        The members of an archive: what it knows of leaves without opening them.
-    streaming : LeafStream or None
-        What takes many leaves as they come.
-    unsettled : Settles or None
-        What was published, and may not be durable yet.
-    can_remove_groups : bool
-        Whether one more group can be removed as it is.
-    """
-
+    #: Its path, and the path that users gave, which may be a link to it; None in memory.
     root: str | None
     named: str | None
     suffix: str
+    #: Whether the keys are known without looking at each file.
     lists_cheaply: bool
+    #: Whether a publication that fails leaves all as it was.
     all_or_none: bool
+    #: Whether the last publication failed, and a part of it could not be taken back: only all of it, published again,
+    #: makes up one version.
     half_done = False
+    #: Keeps other writers out; None if the store is open to be read only.
     lock: WriterLock | None = None
+    #: What publishes leaves one by one.
     placing: Placing | None = None
+    #: The members of an archive: what it knows of leaves without opening them.
     members: Members | None = None
+    #: What takes many leaves as they come.
     streaming: LeafStream | None = None
+    #: What was published, and may not be durable yet.
     unsettled: Settles | None = None
+    #: Whether one more group can be removed as it is.
     can_remove_groups = False
+    #: Whether a newer version than the shown one may have been published. Nothing may build on the shown one then.
     behind = False
     #: Whether `is_worth_compacting` is asked when the store is closed.
     may_compact = False
@@ -101,7 +82,9 @@ class Backend(ABC):
     def __init__(self, root: str | None, how: StoreOptions) -> None:
         self.root = self.named = root
         self.how = how
+        #: The values that share a frame, of the version that is shown; None before anything is published.
         self.embedded: Embedded | None = None
+        #: Whether the next publication makes a new store, and nothing is shown of the existing one.
         self.replaces = False
         #: The advice for files when they are opened.
         self.advice = None if how.advise is None else lasting(how.advise)

@@ -25,17 +25,11 @@ if TYPE_CHECKING:
 
 
 class TieredBackend(Backend):
-    """Files or members by key, and the embedded values beside them. Methods without words of their own: see `Backend`.
-
-    Attributes
-    ----------
-    kind : str
-        The metalayer that marks a new store.
-    """
+    """Files or members by key, and the embedded values beside them. Methods without own words: see `Backend`."""
 
     root: str
     named: str
-    kind: str
+    kind: str  #: the metalayer that marks a new store
 
     #: Whether `warn_early` may have something to say.
     warns_early = True

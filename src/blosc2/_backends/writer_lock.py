@@ -50,15 +50,6 @@ class WriterLock:
         False takes no lock, for file systems that have none.
     shared : bool
         Whether it is held during changes alone: from `acquire` to `release`, and not from its making.
-
-    Raises
-    ------
-    StoreLockedError
-        Another handle has it, in this process or in another.
-    PermissionError
-        The store, or the folder that it would be made in, may not be written to.
-    OSError
-        The file system has no locks.
     """
 
     __slots__ = (

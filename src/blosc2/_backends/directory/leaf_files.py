@@ -65,17 +65,8 @@ def _with_checksums(byte_range: ByteRange) -> list[Part]:
 def in_steps(keys: list[str], renamed: dict[str, str]) -> list[list[str]]:
     """The order in which new files get their names, so that a renamed leaf always has a name.
 
-    Parameters
-    ----------
-    keys : list of str
-        Of all new files.
-    renamed : dict
-        For leaves that only get another key, the key that they had.
-
-    Returns
-    -------
-    list of list of str
-        Steps: a key comes after the new key of the leaf it held. Keys that swap in a circle come last.
+    `renamed` has the keys that leaves had which only get another one. A key comes in a step after the new key of the
+    leaf it held; keys that swap in a circle come last.
     """
     steps = []
     left = set(keys)
@@ -126,28 +117,17 @@ _name_of = attrgetter("name")
 
 
 class Folder:
-    """What lies right in one folder.
+    """What lies right in one folder of a store, which `base` names with "/" at both ends.
 
-    Parameters
-    ----------
-    root, base : str
-        The store, and the folder relative to it with "/" at both ends.
-    unusual : bool
-        Whether only files without a suffix of leaves are looked at.
-
-    Attributes
-    ----------
-    ranked : list of dict
-        Key -> file relative to the root, for each suffix of leaves in their order, and last for frames under
-        another suffix.
-    folders : list of str
-        The folders in it, relative to the root and with "/" at both ends.
+    With `unusual`, only files without a suffix of leaves are looked at.
     """
 
     __slots__ = ("folders", "ranked")
 
     def __init__(self, root: str, base: str, *, unusual: bool = False) -> None:
+        #: Key -> file relative to the root, for each suffix of leaves in their order, and last for all others.
         self.ranked: list[dict[str, str]] = [{} for _ in range(len(LEAF_SUFFIXES) + 1)]
+        #: The folders in it, as `base`.
         self.folders: list[str] = []
         top, inner = base == "/", base[1:]
         with os.scandir(root + base) as entries:
@@ -386,42 +366,25 @@ _SMALL_FILE: Final = 64 << 10
 
 
 class _Found:
-    """What is known of the files until all of it is forgotten. It is changed with the lock of its `LeafFiles`.
-
-    Attributes
-    ----------
-    files : dict or None
-        The file of each key, relative to the directory; None before a walk.
-    folders : dict
-        By folder, its files with unusual suffixes by key.
-    changes : int
-        How often files came or went.
-    made : tuple or None
-        A table of the keys, and after how many changes.
-    walks : int
-        How many threads are walking the directory.
-    noted : dict
-        The files that came or went meanwhile; None for one that went.
-    """
+    """What is known of the files until all of it is forgotten. It is changed with the lock of its `LeafFiles`."""
 
     __slots__ = ("changes", "files", "folders", "made", "noted", "walks")
 
     def __init__(self) -> None:
+        # The file of each key, relative to the directory; None before a walk.
         self.files: dict[str, str] | None = None
+        # By folder, its files with unusual suffixes by key.
         self.folders: dict[str, dict[str, str]] = {}
+        # How often files came or went, and how many threads are walking the directory.
         self.changes = self.walks = 0
+        # A table of the keys, and after how many changes.
         self.made: tuple[int, KeyTable] | None = None
+        # The files that came or went during a walk; None for one that went.
         self.noted: dict[str, str | None] = {}
 
 
 class LeafFiles:
-    """The files of one store.
-
-    Attributes
-    ----------
-    advice : str or None
-        The advice for each file that is opened.
-    """
+    """The files of one store; `advice` is given to the system for each one that is opened."""
 
     __slots__ = ("_found", "_lock", "_mmap_mode", "_root", "_told", "advice")
 

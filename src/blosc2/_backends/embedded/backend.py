@@ -27,17 +27,7 @@ if TYPE_CHECKING:
 
 
 class EmbeddedBackend(Backend):
-    """The frame of one store.
-
-    Parameters
-    ----------
-    root : str or None
-        The file. None keeps the frame in memory.
-    meta : mapping, optional
-        Packed content of further metalayers of a new frame.
-    chunksize : int
-        The smallest size of the chunks that hold the values.
-    """
+    """The frame of one store, in memory where `root` is None. `meta` and `chunksize` are for a new one."""
 
     suffix = ".b2e"
     lists_cheaply = all_or_none = True

@@ -28,41 +28,27 @@ if TYPE_CHECKING:
 
 
 class EmbeddedFile:
-    """A file of embedded values, for its one writer.
-
-    Parameters
-    ----------
-    lock : Lock, optional
-        Keeps other writers out, and passes to a file that replaces this one.
-
-    Attributes
-    ----------
-    identity : tuple or None
-        Identity of the file when it was last read or written here; None if unknown.
-    was_there : bool
-        Whether a new file may replace an existing one; set by its owner.
-    behind : bool
-        Whether the file may have another version than the one that its owner shows. It is set before a version is
-        shown to others, and ends when the owner has read it, or when it is certain that the one before shows again.
-    beside : str or None
-        Where new files are written instead of beside the old one, before they replace it.
-    lazy : bool
-        Whether an appended version need not be durable when it is published. Its bytes are, so that a power cut
-        leaves it or the one before; `make_durable` makes it durable.
-    """
+    """A file of embedded values, for its one writer. The lock passes to a file that replaces this one."""
 
     def __init__(self, path: str, lock: Lock | None = None) -> None:
         self.path = path
         self.lock = lock
+        #: Identity of the file when it was last read or written here; None if unknown.
         self.identity: tuple[int, ...] | None = None
+        #: Whether a new file may replace an existing one; set by its owner.
         self.was_there = False
+        #: Where new files are written instead of beside the old one, before they replace it.
         self.beside: str | None = None
+        #: Whether an appended version need not be durable when it is published. Its bytes are, so that a power cut
+        #: leaves it or the one before.
         self.lazy = False
         #: Bytes written up to now, and whether some of them were appended.
         self.written, self.has_appended = 0, False
         # Whether a power cut may lose the published version.
         self.unsettled = self._doubtful = False
         self.owner = Owner()
+        #: Whether the file may have another version than the one that its owner shows: from before it is shown to
+        #: others until the owner has read it, or it is certain that the one before shows again.
         self.behind = False
         # The change under way: written, or being made current.
         self.change: Append | Replacement | None = None
@@ -140,21 +126,8 @@ class EmbeddedFile:
     ) -> Append | Replacement:
         """Write all that changes need, where nobody looks; returns the object that makes it current.
 
-        Parameters
-        ----------
-        durable : bool
-            Whether this waits until its bytes are on the disk, and `commit` until the version is.
-        anew : bool
-            Whether the file is written anew in any case, without dead bytes.
-        progress : callable, optional
-            Called with the bytes of values that are written anew, and those in all.
-
-        Raises
-        ------
-        OSError
-            It could not be written, or somebody else changed the file; what it held stays.
-        FormatError
-            The file is too damaged to be appended to or copied; it stays as it is.
+        With `durable` this waits until its bytes are on the disk, and `commit` until the version is; with `anew` the
+        file is written anew in any case, without dead bytes. What it held stays if this fails.
         """
         self.owner.check(self.path)
         old = new.old

@@ -117,15 +117,7 @@ def with_own_checksums(byte_range: ByteRange) -> ByteRange:
 
 
 class RawChunks:
-    """Values, in the order of their positions, as the raw chunks of a frame.
-
-    Parameters
-    ----------
-    positions, byte_ranges : list
-        Where each value begins, and its bytes.
-    begin, end : int
-        The uncompressed bytes of the chunks; `begin` is the start of one.
-    """
+    """Values, in the order of their positions, as the raw chunks of the bytes ``begin .. end`` of a frame."""
 
     def __init__(self, positions: list[int], byte_ranges: list[ByteRange], begin: int, end: int) -> None:
         self._positions = positions
@@ -210,17 +202,10 @@ class EmbeddedChanges:
         The present values; None for a store that is new, or replaces another one.
     changes : mapping
         New frames by key, None for a removed key; a `Renamed` frame only gets another key.
-    metadata : mapping, optional
-        Stored chunks of further metadata entries that are new.
-    meta : mapping, optional
-        Packed content of further metalayers of a new frame; an old one keeps its own.
+    metadata, meta : mapping, optional
+        Stored chunks of metadata entries that are new, and packed metalayers of a new frame; an old one keeps its own.
     chunksize : int
         The least size of chunks of a frame that is written anew.
-
-    Attributes
-    ----------
-    entries : dict or None
-        The map of all values, after they were written.
     """
 
     __slots__ = ("changes", "chunksize", "entries", "kind", "meta", "metadata", "old")
@@ -239,6 +224,7 @@ class EmbeddedChanges:
         self.old = old
         self.changes = changes
         self.chunksize = chunksize
+        #: The map of all values, after they were written.
         self.entries: dict[str, dict[str, Any]] | None = None
         self.meta = dict(meta or {})
         self.metadata: dict[str, bytes] = {}
@@ -264,13 +250,7 @@ class EmbeddedChanges:
         return source, 0, source.size
 
     def write(self, file: BinaryIO, progress: Progress | None = None) -> dict[str, dict[str, Any]]:
-        """Write all of the new frame to an empty file; returns its map.
-
-        Raises
-        ------
-        FormatError
-            Values would be copied that are damaged, as their checksums tell.
-        """
+        """Write all of the new frame to an empty file; returns its map. Values that are damaged are not copied."""
         if self.old is not None:
             check_whole(self.old, self.changes)
         write_content(file, self._content(progress), aligned=True)

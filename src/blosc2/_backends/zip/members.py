@@ -123,12 +123,7 @@ _LARGEST_CHECKED: Final = 1 << 20
 class Members:
     """The members of one version of an archive, by key. It never changes, but loads parts when they are needed.
 
-    Parameters
-    ----------
-    verify : bool or None
-        False does not check what is read as a whole against the checksums of members.
-    told : set
-        Archives whose unusual keys were warned about already.
+    `verify` False does not check what is read as a whole; `told` has the archives that were warned about.
     """
 
     __slots__ = ("_check", "_described", "_is_checked", "_root", "_told", "_whole", "archive", "listed",
@@ -236,10 +231,7 @@ class Members:
     def explain_missing(self, key: str) -> str | None:
         """The error for a key whose member cannot be read. None if there is no such member.
 
-        Raises
-        ------
-        FormatError
-            A name in the archive is damaged, which may be that of the key.
+        Raises `FormatError` if a name in the archive is damaged, which may be that of the key.
         """
         key = key if key.startswith("/") else "/" + key
         table = self.table()

@@ -49,13 +49,7 @@ _ENOUGH: Final = 64
 
 
 def check_tail(source: Source, archive: Archive) -> None:
-    """Refuse to show a version of an archive if a newer one was published behind it.
-
-    Raises
-    ------
-    FormatError
-        There is a newer version, which is damaged.
-    """
+    """Refuse to show a version of an archive if a newer one, which is damaged, was published behind it."""
     position = lost_end(source, archive)
     if position is not None:
         raise FormatError(
