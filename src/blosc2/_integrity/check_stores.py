@@ -570,7 +570,7 @@ def check_archive_file(path: str, found: Findings) -> None:
 
 def read_directory(source: Source, archive: Archive) -> list[Member]:
     data = source.read(archive.directory_offset, archive.directory_size)
-    members = []
+    members: list[Member] = []
     at = 0
     for number in range(archive.count):
         fields, stored, extra, stop = record_at(data, at)

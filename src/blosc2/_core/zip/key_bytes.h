@@ -72,16 +72,34 @@ static inline uint64_t key_hash(uint64_t seed0, uint64_t seed1, const uint8_t *p
     return next_prefix(&state, p, length);
 }
 
+#define B2_EACH(byte) (UINT64_C(0x0101010101010101) * (byte))
+
+/* Bytes below 0x80 that are 0, as their upper bits. */
+static inline uint64_t b2_zeros(uint64_t word) { return ~(word + B2_EACH(0x7F)) & B2_EACH(0x80); }
+
+/* Whether something in 8 bytes, of each of which the next one is known, keeps a name from being plain. */
+static inline uint64_t b2_irregular(const uint8_t *p) {
+    uint64_t word = b2_word(p);
+    uint64_t slash = b2_zeros(word ^ B2_EACH('/'));
+    uint64_t dot_or_slash = b2_zeros((b2_word(p + 1) | B2_EACH(1)) ^ B2_EACH('/'));
+    return (word & B2_EACH(0x80)) | b2_zeros(word) | (slash & dot_or_slash);
+}
+
 /* Whether a key is ASCII without NUL, and no segment of it is empty or begins with a dot: then a name that it begins is
- * safe as far as it goes. Others may be as well. */
+ * safe as far as it goes. Others may be as well. Listing keys does this for each of them. */
 static inline int plain_key(const uint8_t *p, size_t length) {
     size_t i;
-    uint8_t irregular;
-    if (length == 0 || p[length - 1] == '/')
+    uint64_t irregular = 0;
+    uint8_t padded[9] = {'a', 'a', 'a', 'a', 'a', 'a', 'a', 'a', 'a'};
+    if (length == 0 || p[0] == '.' || p[0] == '/' || p[length - 1] == '/')
         return 0;
-    irregular = (p[0] == 0) | (p[0] >> 7) | ((p[0] | 1) == '/');
-    for (i = 1; i < length; i++)    /* without a branch, so that compilers look at several bytes at once */
-        irregular |= (p[i] == 0) | (p[i] >> 7) | ((p[i - 1] == '/') & ((p[i] | 1) == '/'));
+    if (length < 9) {
+        memcpy(padded, p, length);
+        return b2_irregular(padded) == 0;
+    }
+    for (i = 0; i + 9 <= length; i += 8)
+        irregular |= b2_irregular(p + i);
+    irregular |= b2_irregular(p + length - 9) | (p[length - 1] & 0x80) | (p[length - 1] == 0);
     return irregular == 0;
 }
 
