@@ -85,23 +85,10 @@ def test_a_flipped_bit_of_the_directory_or_the_end(tmp_path: Path, with_checksum
             except FormatError as error:
                 refused += 1
                 assert str(path) in str(error)  # noqa: PT017 - not every bit is one that matters
+                with contextlib.suppress(FormatError):  # of the key; nothing is cut off, as `damaged` sees
+                    blosc2.DictStore(path, "a").close()
                 continue
             assert shown, f"bit {bit} of {len(data)} bytes: the older version shows"
-    assert refused > 400
-
-
-@pytest.mark.parametrize("with_checksum", [True, False])
-def test_opening_for_writing_cuts_nothing_off(tmp_path: Path, with_checksum: bool) -> None:
-    path = tmp_path / "x.b2z"
-    data = two_versions(path, with_checksum=with_checksum)
-    refused = 0
-    for bit in range(8 * first_byte_of_the_end(data), 8 * len(data)):
-        # Which looks that all bytes are there again.
-        with damaged(path, data, bit):
-            try:
-                blosc2.DictStore(path, "a").close()
-            except FormatError as error:
-                refused += "salvage" in str(error)
     assert refused > 400
 
 
@@ -164,37 +151,6 @@ def test_each_beginning_of_an_append_is_no_version(tmp_path: Path, with_checksum
                 store["/other"] = [1]
             with blosc2.open(path, mmap_mode=source) as store:
                 assert sorted(store) == ["/old", "/other"]
-
-
-def padded_versions(path: Path, padding: int) -> tuple[bytes, int]:
-    """Two versions of an archive, the second so much longer; and where the first one ends."""
-    with path.open("w+b") as file:
-        writer = ArchiveWriter(file.fileno(), align=1, file_checksum=0)
-        writer.append(b"a", b"1")
-        writer.write_directory()
-        writer.write_end()
-        middle = writer.position
-        old = Archive(Source.open(str(path)))
-        writer = ArchiveWriter(file.fileno(), middle, align=1, file_checksum=old.file_checksum)
-        writer.append(b"b", bytes(padding))
-        writer.write_directory(*old.records())
-        writer.write_end()
-    return path.read_bytes(), middle
-
-
-def test_an_end_of_which_one_sector_was_written(tmp_path: Path) -> None:
-    """The new version is there then, or the old one; never a refusal."""
-    path = tmp_path / "x.zip"
-    end = len(padded_versions(path, 0)[0]) - END_WITH_CHECKSUM
-    for cut in range(1, END_WITH_CHECKSUM):
-        data, middle = padded_versions(path, -(end + cut) % 512)
-        border = len(data) - END_WITH_CHECKSUM + cut
-        assert border % 512 == 0
-        for state in (data[:border] + bytes(END_WITH_CHECKSUM - cut), data[: border - cut] + bytes(cut) + data[border:],
-                      data[:border], data[: border - cut] + bytes(END_WITH_CHECKSUM)):  # fmt: skip
-            archive = Archive(Source.of_buffer(state))
-            assert archive.end in (middle, len(data), len(data) - 32)
-            assert lost_end(archive.source, archive) is None
 
 
 def test_a_store_among_the_values_is_no_version(tmp_path: Path, source: str | None) -> None:

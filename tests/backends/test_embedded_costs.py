@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gc
 import os
 import random
 import tracemalloc
@@ -292,19 +291,6 @@ def test_a_header_of_more_than_a_sector_is_written_anew(tmp_path: Path) -> None:
     check_layout(path)
 
 
-def test_a_link_to_a_store_stays_one(tmp_path: Path) -> None:
-    path, link = tmp_path / "x.b2e", tmp_path / "link.b2e"
-    filled(path)
-    link.symlink_to(path)
-    with blosc2.EmbedStore(link) as store:
-        store["/a"] = [1]
-        store.flush()
-        store.compact()
-        store["/b"] = [2]
-    assert link.is_symlink()
-    assert {"/a", "/b"} <= set(values_of(path))
-
-
 lengths_of_maps = (
     st.integers(-(1 << 80), 1 << 80) | st.integers(0, 1000) | st.booleans() | st.none() | st.text(max_size=2)
 )
@@ -316,75 +302,3 @@ def test_the_lengths_of_a_hostile_map_are_summed(entries: dict[str, dict[str, An
     known = [n for entry in entries.values() if type(n := entry.get("length")) is int and 0 <= n <= limit]
     sums = len(known), sum(known), sum(n for n in known if 100 < n <= 500)
     assert counted(entries, limit, 100, 500) == sums
-
-
-def test_what_is_no_map_of_values() -> None:
-    with pytest.raises(TypeError):
-        counted({"/a": [1]}, 100, 1, 2)  # type: ignore[dict-item]
-
-
-@pytest.mark.parametrize("suffix", [".b2e", ".b2z"])
-def test_collections_of_garbage_do_not_look_at_frames_that_wait(tmp_path: Path, suffix: str) -> None:
-    kind: Any = blosc2.EmbedStore if suffix == ".b2e" else blosc2.TreeStore
-    with kind(tmp_path / f"x{suffix}") as store, store.transaction():
-        for n in range(80):
-            store[f"/k{n}"] = np.arange(10) + n
-        frames = [frame for frame in store._table.pending.frames.values() if frame is not None]
-        assert any(not gc.is_tracked(frame) and not gc.is_tracked(frame[0]) for frame in frames)
-        gc.collect()
-        for n in range(80):
-            np.testing.assert_array_equal(store[f"/k{n}"][:], np.arange(10) + n)
-
-
-def published_one_by_one(path: Path) -> blosc2.EmbedStore:
-    """A new store of 60 values, each of which was published with a map of all that were there."""
-    store = blosc2.EmbedStore(path, mode="w")
-    for n in range(60):
-        store[f"/k{n}"] = np.arange(n, n + 10)
-        store.flush(durable=False)
-    store.flush()
-    return store
-
-
-def test_a_store_is_compact_when_it_is_closed(tmp_path: Path) -> None:
-    path = tmp_path / "x.b2e"
-    store = published_one_by_one(path)
-    reader, before = blosc2.open(path, mmap_mode="r"), path.stat().st_size
-    store.close()
-    assert path.stat().st_size < before / 3
-    for opened in (reader, blosc2.open(path)):
-        assert {key: opened[key][:].tolist() for key in opened} == {f"/k{n}": [*range(n, n + 10)] for n in range(60)}
-    with blosc2.EmbedStore(path) as store:
-        before, after = store.compact()
-        assert after == before
-    check_layout(path)
-
-
-def test_a_store_that_nobody_closes_is_compact(tmp_path: Path) -> None:
-    path = tmp_path / "x.b2e"
-    store = published_one_by_one(path)
-    before = path.stat().st_size
-    del store
-    gc.collect()
-    assert path.stat().st_size < before / 3
-
-
-def test_a_small_change_of_a_large_store_costs_little(tmp_path: Path) -> None:
-    path = tmp_path / "x.b2e"
-    rng = np.random.default_rng(1)
-    with blosc2.EmbedStore(path, mode="w") as store:
-        store.update({f"/big{n}": rng.integers(0, 255, 1 << 20, dtype="u1") for n in range(24)})
-    inode, sessions = path.stat().st_ino, 0
-    while path.stat().st_ino == inode:
-        sessions += 1
-        with blosc2.EmbedStore(path) as store:
-            store["/small"] = rng.integers(0, 255, 1 << 16, dtype="u1")
-    assert 3 < sessions < 100
-
-
-def test_closing_without_waiting_compacts_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "x.b2e"
-    store = published_one_by_one(path)
-    before = path.read_bytes()
-    store.close(durable=False)
-    assert path.read_bytes() == before

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from fixture_kit.embedded_files import CHANGEABLE, check_layout, frame_of
 
 import blosc2
-from blosc2._backends.embedded.file import EmbeddedFile
-from blosc2._backends.embedded.frame_layout import EmbeddedChanges, raw_header
 from blosc2._backends.embedded_map import Embedded, open_embedded
 from blosc2._core.io.source import Source
 from blosc2._frames.checksums import verify_frame
@@ -96,37 +92,3 @@ def test_embedded_values_of_a_directory_are_appended(tmp_path: Path, source: str
                 assert after_size < before_size
     assert embed.stat().st_size < len(after)
     check_layout(embed)
-
-
-# ------------------------------------------------------------------ against a dictionary
-
-
-def test_publishing_without_a_store(tmp_path: Path) -> None:
-    """The parts by themselves, as other stores use them."""
-    frame = blosc2.asarray(np.arange(5)).to_cframe()
-    byte_range = (Source.of_buffer(frame), 0, len(frame))
-    file = EmbeddedFile(str(tmp_path / "sub" / "x.b2e"))
-
-    def publish(*changes: Any, **how: Any) -> Embedded:
-        entries = file.publish(EmbeddedChanges(*changes, **how))
-        found = open_embedded(file.path, None)
-        assert found.entries == entries
-        assert found.frame.source.identity == file.identity
-        return found
-
-    first = publish("b2dict", None, {"/a": byte_range}, metadata={"extra": raw_header(1) + b"\xc0"})
-    pending = file.prepare(EmbeddedChanges("b2dict", first, {"/b": byte_range}))
-    assert list(open_embedded(file.path, None).entries) == ["/a"]
-    pending.abandon()
-    assert os.path.getsize(file.path) == first.frame.frame_len
-    second = publish("b2dict", first, {"/b": byte_range})
-    assert list(open_embedded(file.path, "r").entries) == list(second.entries) == ["/a", "/b"]
-    assert second.frame.vlmeta("extra") == b"\xc0"
-    # A file of another kind is written anew, and so is what a caller wants to be.
-    inode = os.stat(file.path).st_ino
-    third = publish("b2tree", second, {})
-    assert third.kind == "b2tree"
-    assert os.stat(file.path).st_ino != inode
-    shutil.rmtree(tmp_path / "sub")
-    with pytest.raises(OSError):
-        file.publish(EmbeddedChanges("b2tree", third, {"/c": byte_range}))

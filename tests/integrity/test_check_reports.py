@@ -113,11 +113,6 @@ def test_the_report(tmp_path: Path) -> None:
         finding.key = "/x"  # type: ignore[misc]
 
 
-def test_what_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="nothing"):
-        blosc2.check(tmp_path / "none.b2z")
-
-
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     path = tmp_path / "x.b2d"
     archive(path)
