@@ -15,7 +15,6 @@ from fixture_kit import manifest
 from fixture_kit.keys import basic_key
 
 import blosc2
-from blosc2._frames.update import FrameUpdate
 
 SLICES = 40
 
@@ -78,16 +77,6 @@ def check_active(x: Any, entry: dict[str, Any]) -> None:
     assert manifest.sha256(x[()].tobytes()) == entry["sha256"]
 
 
-def test_active_values_are_refused_by_default(source: str | None) -> None:
-    (entry,) = [e for e in OBJECTS if "active" in e["path"]]
-    x = open_entry(entry, source)
-    assert x.vlmeta["passive"] == 1
-    for name in ("array", "ref"):
-        with pytest.raises(blosc2.UnsafeDeserializationError, match="deserialize='safe'"):
-            x.vlmeta[name]
-    assert manifest.sha256(x[()].tobytes()) == entry["sha256"]
-
-
 @each([e for e in OBJECTS if "active" not in e["path"]])
 def test_metadata_reads_as_a_mapping(entry: dict[str, Any], source: str | None) -> None:
     x = open_entry(entry, source)
@@ -118,30 +107,6 @@ def test_frame_header(entry: dict[str, Any], source: str | None) -> None:
     assert list(frame.filters) == [blosc2.Filter[name].value for name in entry["filters"]]
     assert list(frame.filters_meta) == entry["filters_meta"]
     assert bool(frame.use_dict) == entry["use_dict"]
-
-
-@each([e for e in OBJECTS if "offsets" in e.get("frame", {})])
-def test_chunks_lie_where_the_manifest_says(entry: dict[str, Any], source: str | None) -> None:
-    from blosc2._core.frame.frame import Frame
-    from blosc2._core.io.source import Source
-
-    path = manifest.path_of(entry)
-    base = entry.get("offset", 0)
-    data = path.read_bytes()[base:]
-    frame = Frame.open(Source.map(str(path)) if source else Source.open(str(path)), base)
-    listed = [n if n >= 0 else f"special {n >> 56 & 0x7F}" for n in FrameUpdate(frame).offsets.tolist()]
-    assert listed == entry["frame"]["offsets"]
-    for n, offset in enumerate(listed):
-        chunk = frame.chunk(n)
-        if isinstance(offset, str):
-            assert len(chunk) == 32
-            assert chunk[31] & 0x70 == int(offset[-1]) << 4
-        else:
-            start = entry["frame"]["header_len"] + offset
-            assert chunk == data[start : start + len(chunk)]
-            assert int.from_bytes(chunk[12:16], "little") == len(chunk)
-    assert frame.trailer_len == entry["frame"]["trailer_len"]
-    assert frame.stored_bytes() == data[: entry["frame"]["frame_len"]]
 
 
 def same_items(a: np.ndarray, b: np.ndarray) -> bool:
@@ -224,18 +189,6 @@ def test_a_tebibyte_of_zeros_costs_little(source: str | None) -> None:
     assert peak < 16 << 20
 
 
-def test_special_floats(source: str | None) -> None:
-    for path, dtype in (("special/nans_f4.b2nd", "<f4"), ("special/nans_f8.b2nd", "<f8")):
-        x = blosc2.open(str(manifest.ROOT / path), mmap_mode=source)
-        assert x.dtype == dtype
-        assert np.isnan(x[:]).all()
-        assert np.isnan(x[1::7]).all()
-    values = blosc2.open(str(manifest.ROOT / "vlmeta" / "values.b2nd"), mmap_mode=source).vlmeta
-    assert np.isnan(values["nan"])
-    more = blosc2.open(str(manifest.ROOT / "vlmeta" / "more.b2frame"), mmap_mode=source).vlmeta
-    assert more["inf"] == float("inf")
-
-
 # ---------------------------------------------------------------------------------------------- stores
 
 
@@ -315,32 +268,6 @@ def test_a_tree_read_as_a_dictionary(entry: dict[str, Any], source: str | None) 
         assert set(store.keys()) == set(entry["keys"])
         for key, leaf in entry["keys"].items():
             manifest.check(store[key], leaf)
-
-
-@each([e for e in STORES if e["path"].endswith(".b2z")])
-def test_member_byte_ranges(entry: dict[str, Any], source: str | None) -> None:
-    data = manifest.path_of(entry).read_bytes()
-    with blosc2.DictStore(str(manifest.path_of(entry)), mode="r", mmap_mode=source) as store:
-        for key, leaf in entry["keys"].items():
-            byte_range = store.member_window(key)
-            if leaf["tier"] == "embedded":
-                assert byte_range is None
-                continue
-            offset, nbytes = byte_range
-            frame = data[offset : offset + nbytes]
-            assert frame[2:10] == b"b2frame\0"
-            assert int.from_bytes(frame[16:24], "big") == nbytes
-            assert store[key].to_cframe() == frame
-
-
-def test_table_is_one_opaque_key(source: str | None) -> None:
-    (entry,) = [e for e in STORES if "tree_table" in e["path"]]
-    with open_entry(entry, source) as tree:
-        (key,) = entry["objects"]
-        handle = tree[key]
-        assert "ctable" in repr(handle).lower() or "ctable" in str(handle).lower()
-        with pytest.raises(NotImplementedError, match="ctable"):
-            handle[0]
 
 
 # -------------------------------------------------------------------------------- alone and inside stores
