@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from blosc2._core.ndim.geometry import Geometry, chunk_numbers
+from blosc2._core.ndim.geometry import Geometry
 from blosc2._indexing import Selection, basic_selection
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
@@ -64,7 +64,7 @@ def _chunks_of_array(array: NDArray, key: Any) -> np.ndarray[Any, np.dtype[np.in
     if selection is None:
         raise IndexError("only integers and slices are supported here, no arrays or names")
     rows = _rows_of(geometry, selection)
-    return chunk_numbers(rows, geometry.grid, 0, math.prod(map(len, rows)))
+    return _numbers(rows, geometry.grid, 0, math.prod(map(len, rows)))
 
 
 def _rows_of(geometry: Geometry, selection: Selection) -> list[range]:
@@ -79,6 +79,14 @@ def _rows_of(geometry: Geometry, selection: Selection) -> list[range]:
     ]
 
 
+def _numbers(rows: list[range], grid: tuple[int, ...], first: int, count: int) -> Integers:
+    """The numbers of the chunks that these make up, in ascending order: `count` of them from number `first` on."""
+    if not count or not rows:
+        return np.zeros(count, np.int64)
+    places = np.unravel_index(np.arange(first, first + count), [len(row) for row in rows])
+    return np.ravel_multi_index([row.start + place for row, place in zip(rows, places, strict=True)], grid)
+
+
 def _pieces(rows: list[range], grid: tuple[int, ...]) -> Iterator[Integers]:
     """The numbers of the chunks that these make up, in ascending order, a bounded number of them at a time.
 
@@ -86,7 +94,7 @@ def _pieces(rows: list[range], grid: tuple[int, ...]) -> Iterator[Integers]:
     """
     total = math.prod(map(len, rows))
     for first in range(0, total, _PIECE):
-        yield chunk_numbers(rows, grid, first, min(_PIECE, total - first))
+        yield _numbers(rows, grid, first, min(_PIECE, total - first))
 
 
 def touched_chunks(stored: Any, key: Any) -> Iterator[Integers] | None:

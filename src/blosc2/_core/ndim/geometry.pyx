@@ -872,35 +872,5 @@ def describe(Frame frame not None, dtype_of):
     return result
 
 
-def chunk_numbers(list rows not None, tuple grid not None, int64_t first, int64_t count):
-    """The numbers of chunks that ranges on each axis make up, in ascending order: `count` of them from number `first` on."""
-    cdef int64_t starts[MAX_DIM]
-    cdef int64_t lengths[MAX_DIM]
-    cdef int64_t strides[MAX_DIM]
-    cdef int64_t at[MAX_DIM]
-    cdef int64_t i, number = 0, stride = 1
-    cdef int d, ndim = <int> len(rows)
-    cdef cnp.ndarray numbers = np.empty(count, np.int64)
-    cdef int64_t *out = <int64_t *> cnp.PyArray_DATA(numbers)
-    for d in range(ndim - 1, -1, -1):
-        row = rows[d]
-        starts[d], lengths[d], strides[d] = row.start, len(row), stride
-        if lengths[d]:
-            at[d] = first % lengths[d]
-            first //= lengths[d]
-            number += (starts[d] + at[d]) * stride
-        stride *= <int64_t> grid[d]
-    for i in range(count):
-        out[i] = number
-        for d in range(ndim - 1, -1, -1):
-            at[d] += 1
-            number += strides[d]
-            if at[d] < lengths[d]:
-                break
-            number -= at[d] * strides[d]
-            at[d] = 0
-    return numbers
-
-
 #: What stands for the attributes of a group, whatever they are.
 LEAF_OF_ATTRIBUTES = bytes((LEAF_ATTRIBUTES, 0, NO_SHAPE, 0)) + bytes(DESCRIPTION_START - 4)
