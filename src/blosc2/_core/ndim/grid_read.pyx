@@ -26,7 +26,6 @@ from blosc2._core.codec.thread_pool cimport Job, WorkerGroup, acquire_group, rel
 from blosc2._core.frame.frame cimport (
     LARGE_BLOCK, ChunkTable, Frame, find_blocks, is_most, is_wanted_whole, part_block, reach, stays_with_gil, want_beginning, want_block, want_chunk)
 from blosc2._core.io.checksum cimport checksum, copy_and_checksum, joined
-from blosc2._core.io.memory cimport FRESH_LEAST, FRESH_MOST, bring_pages, is_fresh
 from blosc2._core.io.readahead cimport (
     AHEAD_BYTES, PAGE, TRIED, Wanted, begin_asking, end_asking, is_cold, is_due, is_missed, send_early, send_requests,
     worth_fetching)
@@ -298,8 +297,6 @@ cdef enum:
     # How many times less work is worth a second thread where bytes were not in memory just now, and how many times more
     # pieces: all bytes may come at once, and then the threads are to end at once.
     COLD = 4
-    # Bytes of a new result whose pages are brought while the bytes of the file are on their way.
-    FEW_PAGES = 1 << 16
     # Bytes of items of which whole blocks, too, are undone row by row, straight into the result.
     STRAIGHT = 4
 
@@ -332,10 +329,6 @@ cdef class Read(Operation):
     cdef long *left
     cdef object keep_sums
     cdef uint32_t flags             # of `parse_key`
-    # Memory that was made for the result, whose pages are to be brought while bytes of the file are on their way.
-    cdef void *fresh
-    cdef int64_t fresh_nbytes
-    cdef long unbrought
 
     cdef int check_member(self) except -1:
         """Check a frame that is checked by all its bytes, if all items are read."""
@@ -419,8 +412,6 @@ cdef class Read(Operation):
         r.context, r.nchunk, r.aside, r.held = context, -1, NULL, NULL
         # While one thread asks the others begin to read.
         self.begin(context)
-        if self.cold and state_change(&self.unbrought, 1, 0):
-            bring_pages(self.fresh, self.fresh_nbytes)
         while True:
             task = self.draw()
             if task < 0:
@@ -1081,20 +1072,6 @@ cdef inline bint _pays(Read self, int64_t work) noexcept:
     return self.cold or worth_threads(work)
 
 
-cdef inline void _bring_result(Read self, cnp.ndarray new) noexcept:
-    """Bring the pages of a new array for the result: where bytes of the file have to come, while these are on their way."""
-    cdef int64_t nbytes = cnp.PyArray_NBYTES(new)
-    cdef void *data = cnp.PyArray_DATA(new)
-    if not (FEW_PAGES if self.cold else FRESH_LEAST) <= nbytes < FRESH_MOST or (
-            nbytes >= FRESH_LEAST and not is_fresh(data, nbytes)):
-        return      # smaller memory was likely used before; for larger NumPy asks for large pages
-    if self.cold:
-        self.fresh, self.fresh_nbytes, self.unbrought = data, nbytes, 1
-    else:
-        with nogil:
-            bring_pages(data, nbytes)
-
-
 cdef inline Read _parsed(tuple version, key):
     """A reader of what a key selects, which has no array yet; None for keys that `parse_key` does not take."""
     cdef Geometry geometry = version[0]
@@ -1126,7 +1103,6 @@ def read_basic(tuple version not None, key, handle):
     cdef int threads = 1
     if _pays(self, work):
         threads = handle.nthreads
-    _bring_result(self, out)
     if self.tasks:
         _go(self, threads)
     return out
@@ -1136,20 +1112,16 @@ def read_basic_into(tuple version not None, key, int nthreads, out):
     """What `read_basic` gives, read by up to so many threads, into `out` (see `check_out`) if it is not None."""
     cdef Read self = _parsed(version, key)
     cdef int64_t work
-    cdef cnp.ndarray new = None
     cdef int d
     if self is None:
         return None
     if out is None:
-        out = new = _new(self, version[1])
+        out = _new(self, version[1])
     else:
         check_out(out, tuple([self.axes[d].count for d in range(self.geometry.c.ndim) if not self.flags >> d & 1]), version[1])
     work = _aim(self, out)
     if self.tasks:
-        nthreads = nthreads if _pays(self, work) else 1
-        if new is not None:
-            _bring_result(self, new)
-        _go(self, nthreads)
+        _go(self, nthreads if _pays(self, work) else 1)
     return out
 
 
