@@ -74,6 +74,22 @@ def test_memory_and_a_signature(folder: Path, run: Answer, served: remote_kit.Ra
     assert "secret" not in failing(run, "compact", f"{served.url}/a.b2nd?sig=secret")
 
 
+def test_no_message_has_a_signature(folder: Path, run: Answer, served: remote_kit.RangeServer) -> None:
+    array, store = f"{served.url}/a.b2nd?sig=secret", f"{served.url}/s.b2z?sig=secret"
+    group, file = f"{served.url}/s.b2z/mri?sig=secret", f"{served.url}/a.h5?sig=secret"
+    for command in (
+        ["check", group], ["salvage", group, "o.b2z"], ["pack", group, "o.b2z"], ["mv", store, "/b"], ["rm", store],
+        ["mv", "s.b2z/age", group], ["cp", group, "t.b2nd"], ["cp", array, "."], ["import", "a.b2nd", file],
+        ["import", file, "s.b2z/k"], ["import", "a.b2nd", group], ["show", "a.b2nd", "-o", file],
+    ):  # fmt: skip
+        assert "secret" not in failing(run, *command)
+    assert "secret" not in run("ls", array, group)
+    run("cp", array, "new.b2z/")  # nor has a key
+    assert run("ls", "new.b2z") == "a\n"
+    assert run("view", "--html", array) == ""
+    assert Path("a.html").exists()
+
+
 def test_export(folder: Path, run: Answer, served: remote_kit.RangeServer) -> None:
     pytest.importorskip("h5py")
     url = served.put("s.b2z", folder / "s.b2z")

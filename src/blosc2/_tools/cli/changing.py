@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
@@ -78,7 +78,7 @@ def _copy(sources: tuple[str, ...], target: str, *, force: bool, timeout: float,
     where = locations.located(target)
     is_ours = locations.may_be_store(where.path) or is_directory_frame(where.path)
     if not where.key and os.path.isdir(where.path) and not is_ours:
-        name = os.path.basename(sources[0].rstrip("/")) or "x"
+        name = locations.file_name(locations.path_of(sources[0])) or "x"
         named = name.endswith((".b2nd", ".b2frame", *STORES))
         example = os.path.join(target, "all.b2z" if len(sources) > 1 else name if named else f"{name}.b2nd")
         raise LocationError(f"{target} is a folder, and no store: name the file or store to make, such as {example}")
@@ -165,7 +165,7 @@ def _planned(found: Any, source: Location, target: str, *, into: bool) -> Iterat
     if not isinstance(found, Store):
         if source.key:
             locations.need_store(found, source)
-        name = os.path.splitext(os.path.basename(source.path))[0]
+        name = os.path.splitext(locations.file_name(source.path))[0]
         yield _Copied(found, None, f"{target}/{name}" if into else target)
         return
     keys = list(locations.matches(found, source))
@@ -191,9 +191,7 @@ def _copy_to_file(sources: tuple[str, ...], path: str, *, force: bool) -> None:
             store = locations.need_store(found, source)
             keys = list(locations.matches(store, source))
             if len(keys) != 1 or not has_leaf(store, keys[0]):
-                raise LocationError(
-                    f"{sources[0]}: a file takes one array, this is {number(len(keys), 'key')} or a group"
-                )
+                raise LocationError(f"{source}: a file takes one array, this is {number(len(keys), 'key')} or a group")
             leaf = store[keys[0]]
         elif isinstance(found, Store):
             raise LocationError(f"{source.path} is a store; a copy of it ends in .b2z or .b2d: use pack or unpack")
@@ -213,7 +211,7 @@ def mv(source: str, target: str, timeout: float) -> None:
     """
     where = locations.located(source)
     if not where.key:
-        raise LocationError(f"{source}: name a key in a store")
+        raise LocationError(f"{where}: name a key in a store")
     path = _existing(where.path)
     new_key = _key_of_target(target, path)
     with writer(path, timeout) as store:
@@ -231,7 +229,7 @@ def _key_of_target(target: str, path: str) -> str:
         return place.key or "/"
     if scheme_of(target) is None and not place.path.endswith((*STORES, ".b2nd", ".b2frame")):
         return target
-    raise LocationError(f"{target}: mv renames inside of a store, and this names another one; use cp, then rm")
+    raise LocationError(f"{place}: mv renames inside of a store, and this names another one; use cp, then rm")
 
 
 @click.command()
@@ -245,7 +243,7 @@ def rm(places: tuple[str, ...], recursive: bool, timeout: float) -> None:
     for text in places:  # all are looked at before the first one is removed
         where = locations.located(text)
         if not where.key:
-            raise LocationError(f"{text}: name a key in a store; files are removed with the tools of the system")
+            raise LocationError(f"{where}: name a key in a store; files are removed with the tools of the system")
         with opened(_existing(where.path)) as found:
             store = locations.need_store(found, where)
             for key in locations.matches(store, where):
@@ -394,7 +392,7 @@ def import_(sources: tuple[str, ...], goal: str | None, **options: Any) -> int:
     only has another form is listed, too.
     """
     if not options["target"].rstrip("/").endswith(_OURS):
-        raise LocationError(_no_target(sources, options["target"]))
+        raise LocationError(_no_target(list(map(locations.path_of, sources)), locations.path_of(options["target"])))
     cparams = _cparams(options)
     if goal is not None and cparams:
         raise LocationError("--cparams chooses codec and level: leave out --codec and --level")
@@ -426,7 +424,7 @@ def _cparams(options: dict[str, Any]) -> dict[str, Any] | None:
     return (cparams | ({} if level is None else {"clevel": level})) or None
 
 
-def _no_target(sources: tuple[str, ...], target: str) -> str:
+def _no_target(sources: Sequence[str], target: str) -> str:
     """What to say of a target that is no new store or array."""
     if sources[-1].endswith(_OURS):
         return f"{target}: the target, such as {sources[-1]}, comes last; flags such as --rename take no value"
@@ -447,10 +445,9 @@ def _to_add(source: str, target: str, place: str | None = None) -> str:
 
 
 def _convert_files(sources: tuple[str, ...], options: dict[str, Any], **how: Any) -> int:
-    target = options["target"]
+    target, paths = options["target"], list(map(locations.path_of, sources))
     try:
-        with progress_bar(sources[0] if len(sources) == 1 else number(len(sources), "source")) as progress:
-            paths = list(map(locations.path_of, sources))
+        with progress_bar(paths[0] if len(paths) == 1 else number(len(paths), "source")) as progress:
             report = convert(
                 paths[0] if len(paths) == 1 else paths, target, overwrite=options["force"],
                 verify=options["verify"], progress=progress, **how,
@@ -458,7 +455,8 @@ def _convert_files(sources: tuple[str, ...], options: dict[str, Any], **how: Any
     except FileExistsError as error:
         if how.get("into") is not None:
             raise
-        raise FileExistsError(f"{target} exists: -f replaces it; {_to_add(sources[0], target)}") from error
+        where = locations.path_of(target)
+        raise FileExistsError(f"{where} exists: -f replaces it; {_to_add(paths[0], where)}") from error
     except EOFError as error:  # which click would take for an interrupt
         raise LocationError(one_line(error)) from error
     if not (is_quiet() and report.complete):

@@ -117,7 +117,10 @@ STORAGE = click.option(
 
 
 def path_of(text: str) -> str:
-    """What is on a server, for a URL of one; else a path, of which "file://" URLs are taken apart."""
+    """What is on a server, for a URL of one; else a path, of which "file://" URLs are taken apart.
+
+    Messages show this, and never the text, which may have a signature or a password.
+    """
     scheme = scheme_of(text)
     if scheme is None:
         return text
@@ -168,8 +171,13 @@ def whole(text: str) -> str:
     """What `path_of` gives, for commands that take whole files: a key in a store is refused."""
     where = located(text)
     if where.key:
-        raise LocationError(f"{text} is in a store, and this takes all of it: name {where.path}")
+        raise LocationError(f"{path_of(text)} is in a store, and this takes all of it: name {where.path}")
     return path_of(text)
+
+
+def file_name(path: str) -> str:
+    """The last name of a path or a URL."""
+    return path.file_name if isinstance(path, RemotePath) else os.path.basename(path.rstrip("/"))
 
 
 def may_be_store(path: str) -> bool:

@@ -93,7 +93,7 @@ def ls(places: tuple[str, ...], long: bool, recursive: bool, as_json: bool) -> N
         with opened(where.path) as found:
             if isinstance(found, Store):
                 if len(places) > 1 and not as_json:
-                    say(f"{printable(text)}:")
+                    say(f"{printable(locations.path_of(text))}:")
                 _list_store(found, where, rows, recursive=recursive, stream=not (long or as_json))
             else:
                 if where.key:

@@ -297,7 +297,7 @@ def _check_options(
         if pair and not (np.isfinite(pair).all() and pair[0] < pair[1]):
             raise click.BadParameter("LOW must be less than HIGH", param_hint=name)
     if output not in (None, "-") and not output.lower().endswith(".png"):
-        raise LocationError(f"{output}: pictures are written as PNG; name a file that ends in .png")
+        raise LocationError(f"{locations.path_of(output)}: pictures are written as PNG; name a file that ends in .png")
     if output is not None:
         check_no_terminal(output, ".png")
 
@@ -377,7 +377,7 @@ def _key(found: object, where: Location) -> str:
 
 def _page_name(where: Location) -> str:
     """A name for the page: that of the file, and of the key with "-" for what is in no name."""
-    stem = os.path.splitext(os.path.basename(where.path.rstrip("/")) or "page")[0]
+    stem = os.path.splitext(locations.file_name(where.path) or "page")[0]
     return re.sub(r"[^\w.-]+", "-", stem + where.key).strip("-") + ".html"
 
 
