@@ -18,9 +18,9 @@ import numpy as np
 from blosc2._display import Node, as_text, human_size, number, printable, printed, ratio_text, sizes_text
 from blosc2._files import Progress
 from blosc2._stores import ForeignObject, Store, children_of, describe_leaf, file_sizes, group_of, outline
-from blosc2._tools.cli import locations, untold
+from blosc2._tools.cli import locations
 from blosc2._tools.cli.locations import STORAGE, Location, LocationError
-from blosc2._tools.cli.output import QUIET, VERBOSE, name_leaf, progress_bar, say
+from blosc2._tools.cli.output import QUIET, VERBOSE, name_leaf, progress_bar, say, untold
 from blosc2._tools.converting.conversion import boxes_of
 from blosc2._tools.stores import attributes_of, equal_items, opened, same_value
 from blosc2.exceptions import FormatError

@@ -10,11 +10,14 @@ import click
 
 from blosc2._display import printable
 from blosc2._files import Progress
-from blosc2._tools.cli import untold
 
 
 def _note_option(context: click.Context, option: click.Parameter, given: bool) -> None:
     context.meta[f"blosc2.{option.name}"] = given
+
+
+def untold(done: int, total: int) -> None:
+    """Progress that nobody wants to see."""
 
 
 #: For commands that show their progress, or sum up what they did; and for those that can name each leaf.
