@@ -18,7 +18,6 @@ from blosc2._tools.viewer.values import (
     MOST_ATTRIBUTES,
     Cells,
     Page,
-    Stopped,
     attributes,
     item_text,
     properties,
@@ -119,13 +118,12 @@ class Watched:
     """An array that notes how many items are taken of it."""
 
     def __init__(self, array: Any) -> None:
-        self._array, self.items, self.largest = array, 0, 0
+        self._array, self.items = array, 0
         self.shape, self.dtype, self.chunks, self.blocks = array.shape, array.dtype, array.chunks, array.blocks
 
     def __getitem__(self, index: Any) -> Any:
         found = self._array[index]
         self.items += found.size
-        self.largest = max(self.largest, found.size)
         return found
 
 
@@ -197,8 +195,7 @@ def test_items_take_one_line(item: Any, text: str) -> None:
 
 # ------------------------------------------------------------------ statistics
 @pytest.mark.parametrize("dtype", ["?", "u1", "i2", "i8", "u8", "f2", "f4", "f8", ">f4", "g"])
-def test_statistics_of_numbers(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blosc2._tools.viewer.values._PIECE", 500)
+def test_statistics_of_numbers(dtype: str) -> None:
     items = np.random.default_rng(3).normal(50, 20, (7, 11, 13)).astype(dtype)
     if items.dtype.kind == "f":
         items[2, 3, 4:9] = np.nan
@@ -208,7 +205,6 @@ def test_statistics_of_numbers(dtype: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert found["items"] == f"{part.size:,}"
     assert float(found["min"] == "True" if dtype == "?" else found["min"]) == pytest.approx(float(part.min()), rel=1e-5)
     whole = dict(statistics(array, [range(length) for length in items.shape]))
-    assert array.largest * items.itemsize <= 500
     assert float(whole["mean"]) == pytest.approx(float(np.nanmean(items.astype("f8"))), rel=1e-5)
     assert whole.get("NaN") == ("5" if items.dtype.kind == "f" else None)
     if dtype == "?":
@@ -226,8 +222,7 @@ def test_statistics_of_numbers(dtype: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_how_many_items_are_spread_is_told_of_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(values, "SAMPLE", 1000)
-    monkeypatch.setattr(values, "_PIECE", 6000)
+    monkeypatch.setattr(values, "_SAMPLE", 1000)
     items = np.random.default_rng(0).permutation(20_000).reshape(100, 200).astype("f4")
     found = dict(statistics(blosc2.asarray(items), [range(100), range(200)]))
     assert found["items"] == "20,000"
@@ -278,16 +273,6 @@ def test_statistics_of_other_items() -> None:
     assert dict(statistics_of_items(np.full(3, np.nan))) == {"items": "3", "NaN": "3"}
 
 
-def test_statistics_stop_between_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blosc2._tools.viewer.values._PIECE", 80)
-    array: Any = Watched(blosc2.asarray(np.arange(100.0), chunks=(10,), blocks=(10,)))
-    done: list[int] = []
-    with pytest.raises(Stopped):
-        statistics(array, [range(100)], lambda: len(done) == 3, lambda now, _: done.append(now))
-    assert done == [10, 20, 30]
-    assert array.items == 30
-
-
 # ------------------------------------------------------------------ information and the tree
 def test_attributes_are_bounded_and_escaped() -> None:
     array = blosc2.zeros((5, 6), dtype="f4", chunks=(5, 3), blocks=(1, 3))
@@ -316,27 +301,6 @@ def test_large_groups_come_in_parts(tmp_path: Path) -> None:
             assert more == expected
             names = [node.name for node in nodes]
         assert names == [f"l{n:04}" for n in range(1200)] + ["sub"]
-
-
-@pytest.mark.parametrize("cls", [blosc2.TreeStore, blosc2.DictStore])
-def test_searching(tmp_path: Path, cls: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = str(tmp_path / "s.b2z")
-    with cls(path, mode="w") as store:
-        for n in range(30):
-            store[f"/Group{n % 3}/leaf{n}"] = np.zeros(1)
-    with blosc2.open(path, mode="r", mmap_mode="r") as store:
-        assert values.search(store, "", "LEAF2") == (
-            sorted(f"/Group{n % 3}/leaf{n}" for n in (2, *range(20, 30))), "",
-        )  # fmt: skip
-        assert all(key.startswith("/Group1/") for key in values.search(store, "/Group1", "leaf").keys)
-        assert values.search(store, "/Group1", "group").keys == []
-        monkeypatch.setattr(values, "MOST_HITS", 4)
-        keys, note = values.search(store, "", "leaf")
-        assert len(keys) == 4
-        assert "first 4" in note
-        monkeypatch.setattr(values, "MOST_KEYS", 1)
-        assert "keys were searched" in values.search(store, "", "none").note
-        assert values.search(store, "", "leaf", lambda: True).keys == []
 
 
 def test_the_mean_of_large_integers() -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from rich.cells import cell_len, set_cell_size
@@ -17,15 +16,14 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.events import Resize
 from textual.message import Message
 from textual.screen import ModalScreen
-from textual.widgets import Footer, Input, Label, OptionList, Static, TabbedContent, TabPane, Tree
-from textual.widgets.option_list import Option
+from textual.widgets import Footer, Input, Label, Static, TabbedContent, TabPane, Tree
 from textual.widgets.tree import TreeNode
 
 from blosc2._arrays import check_dtype, decoded_bytes, read_picture, sample_of_planes
 from blosc2._display import colour_picture, grey, human_size, number, one_line, printable
 from blosc2._stores import Store, has_leaf
 from blosc2._tools.viewer import values
-from blosc2._tools.viewer.values import WIDEST, Bytes, Cells, Hits, Page, Rows, Source, Stopped, Values
+from blosc2._tools.viewer.values import WIDEST, Bytes, Cells, Page, Rows, Source, Values
 from blosc2.ndarray import NDArray
 
 # ------------------------------------------------------------------ text
@@ -208,33 +206,12 @@ class Ask(ModalScreen[str | None]):
         self.dismiss(event.value)
 
 
-class Choose(ModalScreen[str | None]):
-    """The keys that were found."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "cancel")]
-
-    def __init__(self, hits: Hits) -> None:
-        super().__init__()
-        self._hits = hits
-
-    def compose(self) -> ComposeResult:
-        with Vertical(id="box"):
-            found = f"{len(self._hits.keys):,} found"
-            yield Label(Text(f"{found}; {self._hits.note}" if self._hits.note else found))
-            yield OptionList(*(Option(Text(printable(key))) for key in self._hits.keys))
-
-    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        self.dismiss(self._hits.keys[event.option_index])
-
-
 # ------------------------------------------------------------------ the program
-# The statistics of a plane that takes more than this to read wait for a key.
-_LARGE_PLANE = 64 << 20
+#: Statistics decode at most so many bytes.
+MOST_COUNTED = 64 << 20
 _PANES = {"information": "Information", "values": "Values", "statistics": "Statistics", "picture": "Picture"}
 
 _NAMES = tuple(_PANES)
-
-_T = TypeVar("_T")
 
 
 class Branch(NamedTuple):
@@ -256,13 +233,11 @@ class Viewer(App[None]):
     TabPane { padding: 0 1; }
     ValuesPane, #picture-pane { height: 1fr; }
     ValuesPane:focus { background: $boost; }
-    Ask, Choose { align: center middle; }
+    Ask { align: center middle; }
     #box { width: 80%; max-width: 90; height: auto; max-height: 80%; border: solid $accent; padding: 0 1; }
-    OptionList { height: auto; max-height: 20; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "Quit"),
-        Binding("slash", "search", "Search", key_display="/"),
         Binding("1", "pane('information')", "Panes", key_display="1-4"),
         *(Binding(str(n), f"pane('{_NAMES[n - 1]}')", _NAMES[n - 1], show=False) for n in (2, 3, 4)),
         Binding("comma", "step(-1)", "Plane", key_display=", ."),
@@ -274,9 +249,6 @@ class Viewer(App[None]):
         Binding("c", "axis('next_columns')", "Columns"),
         Binding("t", "axis('transposed')", "Transpose", show=False),
         Binding("g", "go", "Go to"),
-        Binding("p", "statistics(False)", "statistics of the plane", show=False),
-        Binding("w", "statistics(True)", "Whole array"),
-        Binding("escape", "stop", "Stop", show=False),
     ]
 
     def __init__(self, found: Any, name: str, key: str = "") -> None:
@@ -288,7 +260,6 @@ class Viewer(App[None]):
         self.page = Page.of((), np.dtype(float))
         # Where the window is in arrays of one axis, and in lists: the row and the column.
         self.top = self.left = 0
-        self._of_all = self._anyway = False
         self._samples: Samples = {}
         self._shown: dict[int, set[str]] = {}
         # The window that is being read, and the one that is shown: each is read once, however often it is asked for.
@@ -369,64 +340,17 @@ class Viewer(App[None]):
             if item.name not in known:
                 known.add(item.name)
                 text = number(item.leaves or 0, "leaf", "leaves") if item.is_group else item.text
-                self._add(node, branch, item.name, text, is_group=item.is_group)
+                label = Text(printable(item.name) + ("/" if item.is_group else ""))
+                label.append(f"  {text}" if text else "", "dim")
+                below = Branch(f"{branch.key}/{item.name}", item.is_group)
+                node.add(label, below, allow_expand=item.is_group)
         if more:
             node.add_leaf(Text(more, "italic"), Branch(branch.key, False, is_rest=True))
-
-    @staticmethod
-    def _add(node: TreeNode[Branch], branch: Branch, name: str, text: str, *, is_group: bool) -> TreeNode[Branch]:
-        label = Text(printable(name) + ("/" if is_group else ""))
-        label.append(f"  {text}" if text else "", "dim")
-        rest = next((child for child in node.children if child.data is not None and child.data.is_rest), None)
-        return node.add(label, Branch(f"{branch.key}/{name}", is_group), allow_expand=is_group, before=rest)
-
-    # ------------------------------------------------------------------ searching
-    def action_search(self) -> None:
-        if isinstance(self._found, Store) and self.branches.root.allow_expand:
-            self.push_screen(Ask("Keys that contain:"), self._search)
-
-    def _search(self, text: str | None) -> None:
-        if text:
-            self.run_worker(partial(self._search_keys, text), group="search", exclusive=True)
-
-    async def _search_keys(self, text: str) -> None:
-        try:
-            hits = await self._stoppable(lambda stop: values.search(self._found, self._root, text, stop))
-        except Exception as error:  # noqa: BLE001 - a note says it
-            self.notify(one_line(error), severity="error", markup=False)
-            return
-        if not hits.keys:
-            self.notify(f"no key contains {printable(text)!r}", markup=False)
-            return
-        self.push_screen(Choose(hits), self._reveal)
-
-    def _reveal(self, key: str | None) -> None:
-        if key is not None:
-            self.run_worker(partial(self._go_to, key))
-
-    async def _go_to(self, key: str) -> None:
-        """Unfold the groups above a key, and move to it; it gets a line if those shown do not include it."""
-        node = self.branches.root
-        names = key[len(self._root) :].strip("/").split("/")
-        for at, name in enumerate(names):
-            if id(node) not in self._shown:
-                await self._fill(node)
-            node.expand()
-            branch = node.data
-            assert branch is not None
-            here = f"{branch.key}/{name}"
-            child = next((child for child in node.children if child.data and child.data[0::2] == (here, False)), None)
-            if child is None:
-                self._shown[id(node)].add(name)
-                is_group = at < len(names) - 1 or not has_leaf(self._found, here)
-                child = self._add(node, branch, name, "", is_group=is_group)
-            node = child
-        self.call_after_refresh(self.branches.move_cursor, node)
 
     # ------------------------------------------------------------------ what is chosen
     async def _select(self, branch: Branch) -> None:
         """Open a leaf or group, and show it."""
-        self._branch, self._of_all, self._anyway = branch, False, False
+        self._branch = branch
         self.thing = self.source = self._asked = self._done = None
         self.top = self.left = 0
         self._samples = {}
@@ -518,38 +442,13 @@ class Viewer(App[None]):
         if isinstance(source, Values):
             self._show("statistics", Text(f"{len(self.thing):,} values"))
             return
-        if not (self._of_all or self._anyway) and (size := decoded_bytes(source, self.page.plane())) > _LARGE_PLANE:
-            how = "Press p to read it, w for all of the array."
-            self._show("statistics", Text(f"The plane takes {human_size(size)} to read. {how}"))
+        axes = self.page.plane()
+        size = decoded_bytes(source, axes)
+        if size > MOST_COUNTED:
+            self._show("statistics", Text(f"The plane takes {human_size(size)} to read, which is too much."))
             return
-        axes = [range(length) for length in source.shape] if self._of_all else self.page.plane()
-        what = Text("The whole array\n", "bold") if self._of_all else self._title()
-        done = [0, 1]
-
-        def progress(*numbers: int) -> None:
-            done[:] = numbers
-
-        def note() -> None:
-            share = 100 * done[0] // max(1, done[1])
-            self._show("statistics", what + Text(f"{share} % read; Escape stops", "dim"))
-
-        rows: Rows = await self._stoppable(lambda stop: values.statistics(source, axes, stop, progress), note)
-        self._show("statistics", what + table_of(rows) + Text("\nw: of the whole array", "dim"))
-
-    async def _stoppable(
-        self, work: Callable[[Callable[[], bool]], _T], note: Callable[[], object] = lambda: None
-    ) -> _T:
-        """Do work in a thread that ends soon after its result is no longer wanted."""
-        stop = threading.Event()
-        task = asyncio.create_task(asyncio.to_thread(work, stop.is_set))
-        try:
-            while not (await asyncio.wait({task}, timeout=0.2))[0]:
-                note()
-            return task.result()
-        except asyncio.CancelledError:
-            stop.set()
-            task.add_done_callback(_dropped)
-            raise
+        rows = await asyncio.to_thread(values.statistics, source, axes)
+        self._show("statistics", self._title().append_text(table_of(rows)))
 
     # ------------------------------------------------------------------ keys
     def _changed(self) -> None:
@@ -595,7 +494,7 @@ class Viewer(App[None]):
 
     def _move(self, page: Page) -> None:
         if self.source is not None and page != self.page:
-            self.page, self._of_all, self._anyway = page, False, False
+            self.page = page
             self._changed()
 
     def action_go(self) -> None:
@@ -615,24 +514,5 @@ class Viewer(App[None]):
         if page.columns is None and page.rows is not None:
             rows, _ = values.rows_and_columns(self.source, page)
             self.top = page.at[page.rows] * rows // max(1, page.shape[page.rows])
-        self.page, self._of_all = page, False
+        self.page = page
         self._changed()
-
-    def action_statistics(self, of_all: bool) -> None:
-        self._of_all, self._anyway = of_all, True
-        if self.pane == "statistics":
-            self._changed()
-        else:
-            self.action_pane("statistics")
-
-    def action_stop(self) -> None:
-        if self.workers:
-            self.workers.cancel_group(self, "right")
-            if self.pane == "statistics" and self.source is not None:
-                self._show("statistics", Text("stopped; p: of the plane, w: of the whole array", "dim"))
-
-
-def _dropped(task: asyncio.Task[Any]) -> None:
-    """Look at the error of work that was stopped, so that nothing is printed of it."""
-    if not task.cancelled() and task.exception() is not None:
-        assert isinstance(task.exception(), (Stopped, Exception))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import reprlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from types import MappingProxyType
@@ -12,16 +12,15 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from blosc2._arrays import Axis, as_meant, has_meaning, index_of, picture_axes, pieces, shape_of
+from blosc2._arrays import Axis, as_meant, has_meaning, index_of, picture_axes
 from blosc2._display import Node, human_size, labels_of, line_of_blocks, one_line, printable, ratio_text
-from blosc2._stores import ForeignObject, Store, outline, table_of, walking
+from blosc2._stores import ForeignObject, Store, outline
 from blosc2.batch_array import BatchArray
 from blosc2.exceptions import FormatError
 from blosc2.info import dtype_text
 from blosc2.ndarray import NDArray
 from blosc2.objectarray import ObjectArray
 from blosc2.schunk import SChunk
-from blosc2.tree_store import TreeStore
 
 
 @dataclass(frozen=True)
@@ -355,20 +354,14 @@ def _ascii(data: bytes) -> str:
 
 
 # ------------------------------------------------------------------ statistics
-_PIECE = 16 << 20
 # So many fields of records are counted.
 _MOST_FIELDS = 40
 
 #: Names and values, as they are shown.
 Rows = list[tuple[str, str]]
 
-
-class Stopped(Exception):  # noqa: N818 - it is no error
-    """Nobody wants the statistics any more."""
-
-
-# So many items are kept for what needs them all at once: of more, some at even distances are a sample.
-SAMPLE: Final = 1 << 18
+# Of more items than this, some at even distances are a sample of how they are spread.
+_SAMPLE: Final = 1 << 18
 _PERCENTILES: Final = {
     1: "1 % are below", 25: "25 % are below", 50: "median",
     75: "75 % are below", 99: "99 % are below",
@@ -376,166 +369,89 @@ _PERCENTILES: Final = {
 _BARS: Final = 32
 
 
-class Tally:
-    """The smallest and largest item, mean and deviation, how many are missing, and how the items are spread.
-
-    `total` is how many items there will be, and 0 if nobody wants to know how they are spread.
-    """
-
-    def __init__(self, dtype: np.dtype[Any], total: int = 0) -> None:
-        self._kind = dtype.kind
-        # An odd distance does not fall on the same place of each row of usual lengths.
-        self._step = -(-total // SAMPLE) | 1 if dtype.kind in "iuf" else 0
-        self._sample: list[np.ndarray[Any, Any]] = []
-        self._spread = total > 0 and dtype.kind in "iuf"
-        self._mean = self._squares = 0.0
-        self._finite = 0
-        self.count = self.missing = self.infinite = 0
-        self.least: Any = None
-        self.largest: Any = None
-        self._sum: Any = 0
-        self._empty = self._longest = 0
-
-    def add(self, items: np.ndarray[Any, Any]) -> None:
-        if self._spread:
-            # A copy: a view would keep all of the piece.
-            self._sample.append(items.ravel()[-self.count % self._step :: self._step].copy())
-        self.count += items.size
-        if self._kind in "US":
-            lengths = np.strings.str_len(items)
-            self._empty += int((lengths == 0).sum())
-            self._longest = max(self._longest, int(lengths.max(initial=0)))
-            return
-        if self._kind not in "biufcmM":
-            return
-        if self._kind in "fcmM":
-            gone = np.isnat(items) if self._kind in "mM" else np.isnan(items)
-            self.missing += int(gone.sum())
-            items = items[~gone]
-        if not items.size:
-            return
-        if self._kind == "c":
-            self._sum += items.sum(dtype=np.clongdouble)
-            items = np.abs(items)
-        least, largest = items.min(), items.max()
-        self.least = least if self.least is None else min(self.least, least)
-        self.largest = largest if self.largest is None else max(self.largest, largest)
-        if self._kind == "f":
-            self.infinite += int(np.isinf(items).sum())
-        if self._kind in "biuf":
-            with np.errstate(invalid="ignore", over="ignore"):
-                self._sum += items.sum(dtype=np.longdouble)
-                self._add_squares(items)
-
-    def _add_squares(self, items: np.ndarray[Any, Any]) -> None:
-        """Join the mean and the sum of squared differences of finite items with those of the pieces before."""
-        finite = items[np.isfinite(items)] if self._kind == "f" else items
-        if not finite.size:
-            return
-        mean = float(finite.mean(dtype=np.float64))
-        apart, before = mean - self._mean, self._finite
-        self._finite += finite.size
-        self._squares += float(finite.var(dtype=np.float64)) * finite.size
-        self._squares += apart * apart * before * finite.size / self._finite
-        self._mean += apart * finite.size / self._finite
-
-    def rows(self) -> Rows:
-        found = [("items", f"{self.count:,}")]
-        if self._kind in "US":
-            return [*found, ("empty texts", f"{self._empty:,}"), ("longest", f"{self._longest:,}")]
-        if self.least is not None:
-            what = " magnitude" if self._kind == "c" else ""
-            found += [(f"min{what}", item_text(self.least)), (f"max{what}", item_text(self.largest))]
-            if self._kind in "biufc":
-                with np.errstate(invalid="ignore", over="ignore"):
-                    mean = self._sum / (self.count - self.missing)
-                found.append(("mean", item_text(complex(mean) if self._kind == "c" else float(mean))))
-            if self._finite and not self.infinite and self._kind in "iuf":
-                found.append(("standard deviation", item_text(math.sqrt(self._squares / self._finite))))
-        if self._kind in "fc":
-            found.append(("NaN", f"{self.missing:,}"))
-        if self._kind in "mM":
-            found.append(("NaT", f"{self.missing:,}"))
-        if self.infinite:
-            found.append(("infinite", f"{self.infinite:,}"))
-        return found + self._spread_rows()
-
-    def _spread_rows(self) -> Rows:
-        """Percentiles and a histogram; or how often each value comes, if there are few."""
-        if not self._sample:
-            return []
-        kept = np.concatenate(self._sample)
-        with np.errstate(over="ignore"):  # of long doubles
-            numbers = kept.astype(np.float64)
-        finite = np.isfinite(numbers)
-        items, numbers = kept[finite], numbers[finite]
-        if not items.size:
-            return []
-        note = [("from a sample", f"{kept.size:,} of {self.count:,} items")] if kept.size < self.count else []
-        labels = labels_of(items)
-        if labels:
-            often = [f"{label}: {100 * np.count_nonzero(items == label) / items.size:.3g} %" for label in labels]
-            return [*note, ("values", ", ".join(often))]
-        low, high = float(numbers.min()), float(numbers.max())
-        if not low < high or not math.isfinite(high - low):
-            return note
-        shares = np.percentile(numbers, list(_PERCENTILES))
-        found = [(name, item_text(float(value))) for name, value in zip(_PERCENTILES.values(), shares, strict=True)]
-        # Bars as wide as each other: of a few integers, each has one.
-        bars, ends = _BARS, (low, high)
-        if self._kind in "iu" and high - low < _BARS:
-            bars, ends = int(high - low) + 1, (low - 0.5, high + 0.5)
-        counts = np.histogram(numbers, bars, ends)[0]
-        heights = np.where(counts, 1 + counts * 6 // counts.max(), 0) * 32
-        shown = f"{line_of_blocks(heights)} from {item_text(low)} to {item_text(high)}"
-        return [*note, *found, ("histogram", shown)]
-
-
-def tallies(dtype: np.dtype[Any], total: int = 0) -> dict[str, Tally]:
-    """An empty tally for each field of records, or one under "" that tells how so many items are spread."""
-    if dtype.names is None:
-        return {"": Tally(dtype, total)}
-    return {name: Tally(dtype[name].base) for name in dtype.names[:_MOST_FIELDS]}
-
-
-def statistics(
-    array: Any, axes: Sequence[Axis], stopped: Callable[[], bool] = lambda: False,
-    progress: Callable[[int, int], object] = lambda *_: None,
-) -> Rows:  # fmt: skip
-    """Statistics of a part of an array. NaN and NaT count as missing, and only there.
-
-    Numbers are those that attributes make of the stored ones, as in pictures. `Stopped` is raised when `stopped` is
-    true between two pieces.
-    """
-    total, done, is_meant = math.prod(shape_of(axes)), 0, has_meaning(array)
-    dtype = np.dtype(float) if is_meant else array.dtype
-    counted = tallies(dtype, total)
-    if total:
-        for stored in pieces(array, axes, _PIECE):
-            piece = as_meant(np.asarray(stored), array.vlmeta)[0].astype(float) if is_meant else stored
-            for name, tally in counted.items():
-                tally.add(np.asarray(piece[name] if name else piece))
-            done += int(np.asarray(piece).size)
-            progress(done, total)
-            if stopped():
-                raise Stopped
-    note = [("numbers", "as attributes scale them, without missing ones")] if is_meant else []
-    return [*note, *rows_of(counted, dtype)]
-
-
-def rows_of(counted: dict[str, Tally], dtype: np.dtype[Any]) -> Rows:
-    if dtype.names is None:
-        return counted[""].rows()
-    found = [(f"{name}: {what}", text) for name, tally in counted.items() for what, text in tally.rows()]
-    left = len(dtype.names) - len(counted)
-    return [*found, ("more fields", f"{left:,}")] if left > 0 else found
+def statistics(array: Any, axes: Sequence[Axis]) -> Rows:
+    """Statistics of a part of an array, by the numbers that attributes make of the stored ones, as in pictures."""
+    items = np.asarray(array[index_of(axes)])
+    if not has_meaning(array):
+        return statistics_of_items(items)
+    meant = as_meant(items, array.vlmeta)[0].astype(float)
+    return [("numbers", "as attributes scale them, without missing ones"), *statistics_of_items(meant)]
 
 
 def statistics_of_items(items: np.ndarray[Any, Any]) -> Rows:
-    counted = tallies(items.dtype, items.size)
-    for name, tally in counted.items():
-        tally.add(np.asarray(items[name] if name else items))
-    return rows_of(counted, items.dtype)
+    """The smallest and largest item, mean and deviation, how many are missing, and how the items are spread.
+
+    NaN and NaT count as missing, and only there.
+    """
+    names = items.dtype.names
+    if names is None:
+        return _statistics(items) + _spread(items)
+    shown = names[:_MOST_FIELDS]
+    found = [(f"{name}: {what}", text) for name in shown for what, text in _statistics(items[name])]
+    left = len(names) - len(shown)
+    return [*found, ("more fields", f"{left:,}")] if left > 0 else found
+
+
+def _statistics(items: np.ndarray[Any, Any]) -> Rows:
+    kind, found = items.dtype.kind, [("items", f"{items.size:,}")]
+    if kind in "US":
+        lengths = np.strings.str_len(items)
+        empty = np.count_nonzero(lengths == 0)
+        return [*found, ("empty texts", f"{empty:,}"), ("longest", f"{lengths.max(initial=0):,}")]
+    if kind not in "biufcmM":
+        return found
+    there = _there(items)
+    if there.size:
+        sizes, what = (np.abs(there), " magnitude") if kind == "c" else (there, "")
+        found += [(f"min{what}", item_text(sizes.min())), (f"max{what}", item_text(sizes.max()))]
+    infinite = np.count_nonzero(np.isinf(there)) if kind == "f" else 0
+    if there.size and kind in "biufc":
+        with np.errstate(invalid="ignore", over="ignore"):
+            mean = there.mean(dtype=np.clongdouble if kind == "c" else np.longdouble)
+            found.append(("mean", item_text(complex(mean) if kind == "c" else float(mean))))
+            if kind in "iuf" and not infinite:
+                found.append(("standard deviation", item_text(there.std(dtype=np.float64))))
+    if kind in "fcmM":
+        found.append(("NaT" if kind in "mM" else "NaN", f"{items.size - there.size:,}"))
+    return [*found, ("infinite", f"{infinite:,}")] if infinite else found
+
+
+def _there(items: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Items without those that are missing."""
+    if items.dtype.kind in "mM":
+        return items[~np.isnat(items)]
+    return items[~np.isnan(items)] if items.dtype.kind in "fc" else items
+
+
+def _spread(items: np.ndarray[Any, Any]) -> Rows:
+    """Percentiles and a histogram; or how often each value comes, if there are few."""
+    if items.dtype.kind not in "iuf":
+        return []
+    # An odd distance does not fall on the same place of each row of usual lengths.
+    kept = items.ravel()[:: -(-items.size // _SAMPLE) | 1]
+    with np.errstate(over="ignore"):  # of long doubles
+        numbers = kept.astype(np.float64)
+    finite = np.isfinite(numbers)
+    chosen, numbers = kept[finite], numbers[finite]
+    if not chosen.size:
+        return []
+    note = [("from a sample", f"{kept.size:,} of {items.size:,} items")] if kept.size < items.size else []
+    labels = labels_of(chosen)
+    if labels:
+        often = [f"{label}: {100 * np.count_nonzero(chosen == label) / chosen.size:.3g} %" for label in labels]
+        return [*note, ("values", ", ".join(often))]
+    low, high = float(numbers.min()), float(numbers.max())
+    if not low < high or not math.isfinite(high - low):
+        return note
+    shares = np.percentile(numbers, list(_PERCENTILES))
+    found = [(name, item_text(float(value))) for name, value in zip(_PERCENTILES.values(), shares, strict=True)]
+    # Bars as wide as each other: of a few integers, each has one.
+    bars, ends = _BARS, (low, high)
+    if items.dtype.kind in "iu" and high - low < _BARS:
+        bars, ends = int(high - low) + 1, (low - 0.5, high + 0.5)
+    counts = np.histogram(numbers, bars, ends)[0]
+    heights = np.where(counts, 1 + counts * 6 // counts.max(), 0) * 32
+    return [*note, *found, ("histogram", f"{line_of_blocks(heights)} from {item_text(low)} to {item_text(high)}")]
 
 
 # ------------------------------------------------------------------ properties and attributes
@@ -605,46 +521,9 @@ def shortened(text: str) -> str:
 # ------------------------------------------------------------------ the tree
 #: So many groups and leaves of a group are listed at a time.
 AT_ONCE = 500
-#: A search gives up after so many hits, or keys.
-MOST_HITS, MOST_KEYS = 200, 1_000_000
 
 
 def children(store: Store, group: str, shown: int) -> tuple[list[Node], str]:
     """The next nodes of a group, of which so many are shown, and what is left in words."""
     node = outline(store, group, 1, shown + AT_ONCE)
     return list(node.children), node.more.replace("...", "…")
-
-
-class Hits(NamedTuple):
-    """The keys that a search found, and what was not looked at; "" if all was."""
-
-    keys: list[str]
-    note: str
-
-
-def search(store: Store, group: str, text: str, stopped: Callable[[], bool] = lambda: False) -> Hits:
-    """The keys below a group that contain a text; capital letters make no difference."""
-    wanted = text.casefold()
-    found: list[str] = []
-    seen = 0
-    for batch in _key_batches(store, group):
-        if stopped():
-            break
-        for key in batch:
-            if wanted in key[len(group) :].casefold():
-                if len(found) == MOST_HITS:
-                    return Hits(found, f"the first {MOST_HITS} are shown")
-                found.append(key)
-        seen += len(batch)
-        if seen >= MOST_KEYS:
-            return Hits(found, f"the first {seen:,} keys were searched")
-    return Hits(found, "")
-
-
-def _key_batches(store: Store, group: str) -> Iterator[list[str]]:
-    if isinstance(store, TreeStore):
-        yield from walking.descendants(table_of(store), group)
-        return
-    below = group + "/"
-    for batch in table_of(store).contents.key_batches():
-        yield [key for key in batch if key.startswith(below)] if group else batch
