@@ -22,7 +22,6 @@ from blosc2._tools.viewer.values import (
     item_text,
     properties,
     read_cells,
-    source_of,
     statistics,
     statistics_of_items,
 )
@@ -109,9 +108,7 @@ def test_every_window_is_inside(shape: list[int], moves: list[str], by: int, hei
 
 
 def cells(thing: Any, top: int = 0, left: int = 0, height: int = 3, width: int = 4) -> Cells:
-    source = source_of(thing)
-    assert source is not None
-    return read_cells(source, Page.of(source.shape, source.dtype), top, left, height, width)
+    return read_cells(thing, Page.of(thing.shape, thing.dtype), top, left, height, width)
 
 
 class Watched:
@@ -147,6 +144,11 @@ def test_only_the_window_is_read() -> None:
     assert line.items == 300
 
 
+def test_one_item_and_none() -> None:
+    assert cells(blosc2.asarray(np.float64(5))).texts == [["5"]]
+    assert cells(blosc2.asarray(np.zeros((0, 3)))).texts == []
+
+
 def test_one_axis_is_folded() -> None:
     found = cells(blosc2.asarray(np.arange(25)), top=1, width=10)
     assert found.rows == ["10", "20"]
@@ -161,26 +163,6 @@ def test_records_have_columns() -> None:
     assert found.texts == [["1", "2.5", r"'a\n'"], ["3", "nan", "'b'"]]
     assert cells(blosc2.asarray(items), left=1).columns == ["x", r"t\x1b"]
     assert cells(blosc2.asarray(items[0])).texts == [["1", "2.5", r"'a\n'"]]
-
-
-def test_other_leaves() -> None:
-    data = bytes(range(40))
-    found = cells(blosc2.SChunk(chunksize=16, data=data), top=1)
-    assert found.rows == ["10", "20"]
-    assert [bytes.fromhex(row[0]) for row in found.texts] == [data[16:32], data[32:]]
-    assert found.texts[1][1] == " !\"#$%&'"
-    wide = blosc2.SChunk(chunksize=48, data=bytes(range(96)), cparams={"typesize": 3})
-    assert b"".join(bytes.fromhex(row[0]) for row in cells(wide, top=1).texts) == bytes(range(16, 64))
-    values = blosc2.ObjectArray()
-    values.extend([1, "two\x1b[31m", {"a": list(range(1000))}])
-    texts = [row[0] for row in cells(values).texts]
-    assert texts[:2] == ["1", r"'two\x1b[31m'"]
-    assert len(texts[2]) < 200
-    batches = blosc2.BatchArray()
-    batches.append(list(range(1000)))
-    assert cells(batches).texts == [["1,000: 0, 1, 2, 3, 4, 5, 6, 7, ..."]]
-    assert cells(blosc2.asarray(np.float64(5))).texts == [["5"]]
-    assert cells(blosc2.asarray(np.zeros((0, 3)))).texts == []
 
 
 @pytest.mark.parametrize(("item", "text"), [

@@ -23,7 +23,7 @@ from blosc2._arrays import check_dtype, decoded_bytes, read_picture, sample_of_p
 from blosc2._display import colour_picture, grey, human_size, number, one_line, printable
 from blosc2._stores import Store, has_leaf
 from blosc2._tools.viewer import values
-from blosc2._tools.viewer.values import WIDEST, Bytes, Cells, Page, Rows, Source, Values
+from blosc2._tools.viewer.values import WIDEST, Cells, Page, Rows
 from blosc2.ndarray import NDArray
 
 # ------------------------------------------------------------------ text
@@ -59,30 +59,29 @@ def fitted(text: str, width: int) -> str:
     return set_cell_size(text, max(0, width - 1)) + "…"
 
 
-def window_text(cells: Cells, width: int, source: Source) -> tuple[Text, int]:
+def window_text(cells: Cells, width: int, kind: str) -> tuple[Text, int]:
     """A window of values as aligned columns, and how many columns fit."""
     side = max(map(cell_len, cells.rows), default=0)
-    widest = width if isinstance(source, (Bytes, Values)) else WIDEST
     columns = list(zip(*cells.texts, strict=True))
     widths: list[int] = []
     used = side
     for heading, column in zip(cells.columns, columns, strict=True):
-        need = min(widest, max(cell_len(heading), *map(cell_len, column)))
+        need = min(WIDEST, max(cell_len(heading), *map(cell_len, column)))
         if widths and used + 2 + need > width:
             break
         widths.append(min(need, max(1, width - used - 2)))
         used += 2 + widths[-1]
     found = Text(no_wrap=True)
-    line = "".join("  " + _aligned(text, size, source) for text, size in zip(cells.columns, widths))
+    line = "".join("  " + _aligned(text, size, kind) for text, size in zip(cells.columns, widths))
     found.append(" " * side + line + "\n", "bold")
     for label, texts in zip(cells.rows, cells.texts, strict=True):
         found.append(label.rjust(side), "dim")
-        found.append("".join("  " + _aligned(text, size, source) for text, size in zip(texts, widths)) + "\n")
+        found.append("".join("  " + _aligned(text, size, kind) for text, size in zip(texts, widths)) + "\n")
     return found, max(1, len(widths))
 
 
-def _aligned(text: str, width: int, source: Source) -> str:
-    if source.dtype.kind in "biufcmM" and not isinstance(source, Bytes) and cell_len(text) <= width:
+def _aligned(text: str, width: int, kind: str) -> str:
+    if kind in "biufcmM" and cell_len(text) <= width:
         return " " * (width - cell_len(text)) + text
     return fitted(text, width)
 
@@ -91,25 +90,23 @@ def _aligned(text: str, width: int, source: Source) -> str:
 Samples = dict[Any, Any]
 
 
-def picture_text(source: Source, page: Page, box: tuple[int, int], samples: Samples) -> Text:
+def picture_text(array: NDArray, page: Page, box: tuple[int, int], samples: Samples) -> Text:
     """The plane of a page with half blocks, and what it shows; what is no picture says why."""
-    if not isinstance(source, NDArray):
-        raise ValueError("only arrays have pictures")
-    if source.dtype.kind != "c":
-        check_dtype(source.dtype)
+    if array.dtype.kind != "c":
+        check_dtype(array.dtype)
     if page.is_empty or page.rows is None:
         raise ValueError("this array has no plane to draw")
     axes = page.pictured()
     place = tuple(page.sides)
     if place not in samples:
-        samples[place] = sample_of_planes(source, axes, page.sides)
-    picture = read_picture(source, axes, page.sides, box, most=MOST_DECODED, sample=samples[place])
+        samples[place] = sample_of_planes(array, axes, page.sides)
+    picture = read_picture(array, axes, page.sides, box, most=MOST_DECODED, sample=samples[place])
     pixels = picture.pixels
     if len(page.sides) == 1:
         pixels = _line(picture.items, picture.low, picture.high, min(box[0], _TALLEST_STRIP))
     found = Text.from_ansi(colour_picture(pixels))
     found.no_wrap = True
-    what = "magnitudes, " if source.dtype.kind == "c" else ""
+    what = "magnitudes, " if array.dtype.kind == "c" else ""
     found.append(f"\n{picture.size()} items, {what}{picture.scale()}", "dim")
     return found
 
@@ -256,7 +253,7 @@ class Viewer(App[None]):
         self._found, self._path, self._root = found, name, key
         self._branch = Branch(key, False)
         self.thing: Any = None
-        self.source: Source | None = None
+        self.source: NDArray | None = None
         self.page = Page.of((), np.dtype(float))
         # Where the window is in arrays of one axis, and in lists: the row and the column.
         self.top = self.left = 0
@@ -356,9 +353,9 @@ class Viewer(App[None]):
         self._samples = {}
         try:
             self.thing = await asyncio.to_thread(self._open, branch)
-            self.source = values.source_of(self.thing)
-            if self.source is not None:
-                self.page = values.first_page(self.thing, self.source)
+            if isinstance(self.thing, NDArray):
+                self.source = self.thing
+                self.page = Page.of(self.source.shape, self.source.dtype, self.source.vlmeta)
         except Exception as error:  # noqa: BLE001 - each pane says it
             for name in _PANES:
                 self._show(name, Text(one_line(error), "red"))
@@ -398,10 +395,9 @@ class Viewer(App[None]):
     def _title(self) -> Text:
         return Text(printable(self._branch.key or self._path) + " " + self.page.text() + "\n", "bold", no_wrap=True)
 
-    def _needs_source(self, name: str) -> Source | None:
+    def _needs_source(self, name: str) -> NDArray | None:
         if self.source is None:
-            what = "a group" if self._branch.is_group else "this"
-            self._show(name, Text(f"{what} has no items of its own"))
+            self._show(name, Text("no items of an array; 'blosc2 cat' prints lists and super-chunks"))
         return self.source
 
     async def _values(self) -> None:
@@ -418,7 +414,7 @@ class Viewer(App[None]):
             )
         finally:
             self._asked = self._done = None
-        text, pane.columns = window_text(cells, width, source)
+        text, pane.columns = window_text(cells, width, source.dtype.kind)
         pane.show(self._title().append_text(text if cells.texts else Text("no items", "dim")))
         self._done = place
 
@@ -438,9 +434,6 @@ class Viewer(App[None]):
     async def _statistics(self) -> None:
         source = self._needs_source("statistics")
         if source is None:
-            return
-        if isinstance(source, Values):
-            self._show("statistics", Text(f"{len(self.thing):,} values"))
             return
         axes = self.page.plane()
         size = decoded_bytes(source, axes)

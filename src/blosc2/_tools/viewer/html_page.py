@@ -13,7 +13,7 @@ from blosc2 import _display
 from blosc2._arrays import check_dtype, decoded_bytes, index_text, read_picture
 from blosc2._display import Node
 from blosc2._stores import Store, has_leaf, outline
-from blosc2._tools.viewer.values import attributes, first_page, item_text, properties, source_of, statistics_of_items
+from blosc2._tools.viewer.values import Page, attributes, item_text, properties, statistics_of_items
 from blosc2.ndarray import NDArray
 
 #: How many lines the tree has, how many of them in one group, and how deep it is.
@@ -130,28 +130,27 @@ def _with_attributes(found: str, thing: Any) -> str:
 
 def _picture(thing: Any, heading: str, budget: SimpleNamespace) -> str:
     """The middle plane of an array, and statistics of what is shown of it."""
-    source = source_of(thing)
-    if not isinstance(source, NDArray):
+    if not isinstance(thing, NDArray):
         return ""
-    page = first_page(thing, source)
-    if page.is_empty or (page.rows is None and source.dtype.names):
+    page = Page.of(thing.shape, thing.dtype, thing.vlmeta)
+    if page.is_empty or (page.rows is None and thing.dtype.names):
         return ""
     if page.rows is None:
-        return f"<p>The value is {_display.escaped(item_text(source[()][()]))}.</p>"
-    if source.dtype.kind != "c":
+        return f"<p>The value is {_display.escaped(item_text(thing[()][()]))}.</p>"
+    if thing.dtype.kind != "c":
         try:
-            check_dtype(source.dtype)
+            check_dtype(thing.dtype)
         except ValueError:
             return ""
     most = min(DECODED_ONCE, budget.decoded)
     try:
-        picture = read_picture(source, page.pictured(), page.sides, (_SIDE, _SIDE), most=most)
+        picture = read_picture(thing, page.pictured(), page.sides, (_SIDE, _SIDE), most=most)
     except ValueError as error:
         text = (
             _display.one_line(error) if most == DECODED_ONCE else "the pictures above have taken what a page may read"
         )
         return f'<p class="note">No picture: {_display.escaped(text)}.</p>'
-    budget.decoded -= decoded_bytes(source, picture.axes)
+    budget.decoded -= decoded_bytes(thing, picture.axes)
     data = b64encode(_display.png_bytes(picture.opaque_where_known())).decode()
     if len(data) > budget.stored:
         return f'<p class="note">No picture: those of a page have at most {_display.human_size(PICTURE_BYTES)}.</p>'

@@ -15,12 +15,9 @@ import numpy as np
 from blosc2._arrays import Axis, as_meant, has_meaning, index_of, picture_axes
 from blosc2._display import Node, human_size, labels_of, line_of_blocks, one_line, printable, ratio_text
 from blosc2._stores import ForeignObject, Store, outline
-from blosc2.batch_array import BatchArray
 from blosc2.exceptions import FormatError
 from blosc2.info import dtype_text
 from blosc2.ndarray import NDArray
-from blosc2.objectarray import ObjectArray
-from blosc2.schunk import SChunk
 
 
 @dataclass(frozen=True)
@@ -154,81 +151,8 @@ class Page:
         return replace(self, rows=rows, columns=columns, at=tuple(at), other=other)
 
 
-# ------------------------------------------------------------------ what is read of a leaf
-#: So many bytes of a super-chunk, or items of an array of one axis, are a row.
-BYTES_IN_ROW = 16
-# So many values of a batch are shown.
-_OF_BATCH = 8
-
-
-class Bytes:
-    """The bytes of a super-chunk as rows of sixteen."""
-
-    def __init__(self, schunk: SChunk) -> None:
-        self._schunk = schunk
-        self.nbytes = int(schunk.nbytes)
-        self.shape = (self.nbytes,)
-        self.dtype = np.dtype(np.uint8)
-        self.chunks = self.blocks = (max(1, int(schunk.chunksize)),)
-
-    def __getitem__(self, index: Any) -> np.ndarray[Any, Any]:
-        start, stop, step = index[0].indices(self.nbytes)
-        size = int(self._schunk.typesize)
-        first = start // size
-        data = self._schunk[first : -(-stop // size)] if stop > start else b""
-        assert isinstance(data, bytes)
-        found: np.ndarray[Any, Any] = np.frombuffer(data, np.uint8)[start - first * size : stop - first * size : step]
-        return found
-
-
-class Values:
-    """The values of a list."""
-
-    def __init__(self, values: ObjectArray | BatchArray) -> None:
-        self._values = values
-        self.shape = (len(values),)
-        self.dtype = np.dtype(object)
-
-    def __getitem__(self, index: Any) -> list[Any]:
-        found = self._values[index[0]]
-        if isinstance(self._values, BatchArray):
-            return [_Start(list(islice(batch, _OF_BATCH)), len(batch)) for batch in found]
-        return list(found)
-
-
-class _Start(NamedTuple):
-    """The first values of a batch, and how many it has."""
-
-    values: list[Any]
-    length: int
-
-    def __repr__(self) -> str:
-        more = ", ..." if self.length > len(self.values) else ""
-        return f"{self.length:,}: {', '.join(map(reprlib.repr, self.values))}{more}"
-
-
-#: What has items to show.
-Source = NDArray | Bytes | Values
-
-
-def first_page(thing: Any, source: Source) -> Page:
-    """The page that is shown of a leaf first."""
-    return Page.of(source.shape, source.dtype, thing.vlmeta)
-
-
-def source_of(thing: Any) -> Source | None:
-    """What can be read of a leaf; None of a group or of an object of another package."""
-    if isinstance(thing, NDArray):
-        return thing
-    if isinstance(thing, (ObjectArray, BatchArray)):
-        return Values(thing)
-    if isinstance(thing, SChunk):
-        return Bytes(thing)
-    return None
-
-
 # ------------------------------------------------------------------ cells
-#: No cell is wider than this; those of lists take what there is.
+#: No cell is wider than this.
 WIDEST = 24
 _LONGEST_VALUE = 500
 # The bytes of a window, however large one item is.
@@ -275,61 +199,56 @@ _SHORT.maxstring = _SHORT.maxother = 200
 _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = 20
 
 
-def columns_that_may_fit(source: Source, width: int) -> int:
+def columns_that_may_fit(array: NDArray, width: int) -> int:
     """How many columns are read for so many characters: as many as fit if all items are short."""
-    return max(1, width // (_NARROWEST.get(source.dtype.kind, 6) + 2))
+    return max(1, width // (_NARROWEST.get(array.dtype.kind, 6) + 2))
 
 
-def row_length(source: Source) -> int:
-    """How many items of an array of one axis stand in a row: one for records and lists, else ten."""
-    if isinstance(source, Bytes):
-        return BYTES_IN_ROW
-    return 1 if isinstance(source, Values) or source.dtype.names else 10
+def _row_length(array: NDArray) -> int:
+    """How many items of an array of one axis stand in a row: one record, or ten others."""
+    return 1 if array.dtype.names else 10
 
 
-def rows_and_columns(source: Source, page: Page) -> tuple[int, int]:
+def rows_and_columns(array: NDArray, page: Page) -> tuple[int, int]:
     """The size of the whole table that a window is a part of."""
     if page.rows is None:
-        return 1, len(source.dtype.names or (0,))
+        return 1, len(array.dtype.names or (0,))
     if page.columns is None:
-        folded = row_length(source)
-        columns = len(source.dtype.names) if source.dtype.names else min(folded, max(1, page.shape[0]))
+        folded = _row_length(array)
+        columns = len(array.dtype.names) if array.dtype.names else min(folded, max(1, page.shape[0]))
         return -(-page.shape[0] // folded), columns
     return page.shape[page.rows], page.shape[page.columns]
 
 
-def read_cells(source: Source, page: Page, top: int, left: int, height: int, width: int) -> Cells:
+def read_cells(array: NDArray, page: Page, top: int, left: int, height: int, width: int) -> Cells:
     """Read what a window shows: with two axes or more it is where the page is, else `top` and `left` say where."""
     if page.is_empty:
         return Cells([], [], [])
-    room = max(1, _MOST_BYTES // max(1, source.dtype.itemsize))
+    room = max(1, _MOST_BYTES // max(1, array.dtype.itemsize))
     if page.columns is not None:
         width = max(1, min(width, room))
-        return _plane_cells(source, page, max(1, min(height, room // width)), width)
+        return _plane_cells(array, page, max(1, min(height, room // width)), width)
     if page.rows is None:
-        items = np.asarray(source[()]).reshape(1)
-        return _record_cells(items, [""], left, width) if source.dtype.names else Cells([""], [""], [_texts(items)])
-    folded = row_length(source)
+        items = np.asarray(array[()]).reshape(1)
+        return _record_cells(items, [""], left, width) if array.dtype.names else Cells([""], [""], [_texts(items)])
+    folded = _row_length(array)
     height = max(1, min(height, room // folded))
     first, last = top * folded, min(page.shape[0], (top + height) * folded)
-    found = source[(slice(first, last),)]
+    found = np.asarray(array[first:last])
     labels = [f"{start:,}" for start in range(first, last, folded)]
-    if source.dtype.names:
-        return _record_cells(np.asarray(found), labels, left, width)
-    rows = [found[at : at + folded] for at in range(0, len(found), folded)]
-    if isinstance(source, Bytes):
-        lines = [[bytes(row).hex(" "), _ascii(bytes(row))] for row in rows]
-        return Cells([f"{start:x}" for start in range(first, last, folded)], ["bytes", ""], lines)
-    columns = [f"+{n}" for n in range(min(folded, page.shape[0]))] if folded > 1 else [""]
-    texts = [_texts(row) + [""] * (len(columns) - len(row)) for row in rows]  # the last row may be short
-    return Cells(labels, columns[left : left + width], [row[left : left + width] for row in texts])
+    if array.dtype.names:
+        return _record_cells(found, labels, left, width)
+    columns = [f"+{n}" for n in range(min(folded, page.shape[0]))]
+    rows = [_texts(found[at : at + folded]) for at in range(0, len(found), folded)]
+    rows[-1] += [""] * (len(columns) - len(rows[-1]))  # the last row may be short
+    return Cells(labels, columns[left : left + width], [row[left : left + width] for row in rows])
 
 
-def _plane_cells(source: Source, page: Page, height: int, width: int) -> Cells:
+def _plane_cells(array: NDArray, page: Page, height: int, width: int) -> Cells:
     assert page.rows is not None
     assert page.columns is not None
     axes = page.window(height, width)
-    items = np.asarray(source[index_of(axes)])
+    items = np.asarray(array[index_of(axes)])
     if page.rows > page.columns:
         items = items.swapaxes(0, 1)
     rows, columns = axes[page.rows], axes[page.columns]
@@ -347,10 +266,6 @@ def _record_cells(items: np.ndarray[Any, Any], labels: list[str], left: int, wid
 
 def _texts(items: Any) -> list[str]:
     return [item_text(item) for item in items]
-
-
-def _ascii(data: bytes) -> str:
-    return "".join(chr(byte) if 32 <= byte < 127 else "." for byte in data)
 
 
 # ------------------------------------------------------------------ statistics
