@@ -105,16 +105,6 @@ def cut_box(
     return tuple(read), tuple(put)
 
 
-def fill_outside(box: Items, put: Sequence[slice], value: object) -> None:
-    """Set the items of a box that lie around a part of it. `put` has the last axes; those before are whole."""
-    for axis, part in enumerate(put):
-        rest = [slice(None)] * (len(put) - axis - 1)
-        for start, stop in ((0, part.start), (part.stop, box.shape[axis - len(put)])):
-            if start < stop:
-                key: tuple[Any, ...] = (..., *put[:axis], slice(start, stop), *rest)
-                box[key] = value
-
-
 def padding_value(dtype: np.dtype[Any], value: object, where: str) -> object:
     """A value for the items around a volume, which must be one that the dtype has."""
     try:
@@ -401,7 +391,9 @@ class PatchSampler(Dataset):
             for name in self._cut:
                 part, row = parts[name], boxes[name][position]
                 if self._pads_any:
-                    fill_outside(row, put, self._pad(name, part.version[1]))
+                    value = self._pad(name, part.version[1])
+                    if any(one.stop - one.start < extent for one, extent in zip(put, self.shape, strict=True)):
+                        row[...] = value
                 wanted.append((part.label, part.version, (*part.rows, ..., *read)))
                 rows.append(row[(..., *put)])
         if isinstance(source, StoreLeaves):
