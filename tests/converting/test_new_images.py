@@ -471,6 +471,22 @@ def test_sizes_for_other_axes_are_left_out_and_tags_stay(tmp_path: Path) -> None
     np.testing.assert_allclose(back["voxel_sizes"], [0.25, 0.25])
 
 
+@pytest.mark.parametrize(
+    ("unit", "tag", "sizes"), [({"unit": "um"}, 3, [3.0, 0.25, 0.5]), ({}, 2, None), ({}, 3, None)]
+)
+def test_sizes_of_planes_beside_tags(unit: Any, tag: int, sizes: Any, tmp_path: Path) -> None:
+    """ImageJ reads "um" beside centimetres as 10000 of them (FileOpener.java); the tags say nothing of other planes."""
+    metadata = {"axes": "ZYX", "spacing": 3.0, **unit}
+    tifffile.imwrite(
+        tmp_path / "a.tif", np.ones((3, 8, 6), "u2"), imagej=True, metadata=metadata, resolution=(20000, 40000),
+        resolutionunit=tag,
+    )  # fmt: skip
+    report = blosc2.convert(tmp_path / "a.tif", tmp_path / "a.b2nd")
+    found = blosc2.open(tmp_path / "a.b2nd").attrs
+    assert [each.what for each in report.changed] == ["the sizes of voxels"] * (sizes is None)
+    assert found.get("voxel_sizes") == (None if sizes is None else pytest.approx(sizes))
+
+
 def test_why_a_description_has_no_sizes_beside_it(tmp_path: Path) -> None:
     array = blosc2.zeros((3, 8, 6), dtype="u2", urlpath=tmp_path / "a.b2nd")
     array.attrs.update(axes="ZYX", voxel_sizes=[3.0, 2.0, 2.0], description="TE=30")

@@ -190,15 +190,18 @@ def _said_sizes(series: Any, page: Any) -> tuple[dict[str, float], dict[str, Any
     file = series.parent
     if series.kind == "imagej":
         said = file.imagej_metadata or {}
-        # Without a unit, ImageJ takes that of the tags: 2 is an inch, 3 a centimetre.
-        tag, unit = page.tags.get("ResolutionUnit"), said.get("unit")
-        tags_say = not unit and tag is not None and tag.value in (2, 3)
-        unit = "cm" if tags_say else unit
+        unit, tag = said.get("unit"), page.tags.get("ResolutionUnit")
+        # Without a unit of its own, X and Y have that of the tags: 2 is an inch, 3 a centimetre. Nothing says that of Z.
+        kind = None if tag is None else tag.value
+        of_tags = None if unit else {2: 2.54, 3: 1}.get(kind)
+        # As ImageJ has it: tags in centimetres stay so beside "um".
+        scale = 10_000 if unit == "um" and kind == 3 else of_tags or 1
+        plane = unit if of_tags is None else "cm"
         sizes = {"Z": float(said.get("spacing", 1))}
         for name in "XY":
             pixels, length = page.tags[f"{name}Resolution"].value
-            sizes[name] = length / pixels * (2.54 if tags_say and tag.value == 2 else 1)
-        return sizes, {"X": unit, "Y": said.get("yunit", unit), "Z": said.get("zunit", unit), "T": said.get("tunit")}
+            sizes[name] = length / pixels * scale
+        return sizes, {"X": plane, "Y": said.get("yunit", plane), "Z": said.get("zunit", unit), "T": said.get("tunit")}
     if series.kind != "ome":
         return {}, {}
     pixels = ET.fromstring(file.ome_metadata).findall(".//{*}Pixels")[file.series.index(series)]
