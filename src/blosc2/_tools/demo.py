@@ -82,7 +82,6 @@ def load_scan() -> Image:
 
 
 def load_photograph(name: str) -> Image:
-    """Read one of the photographs that scikit-image ships: (rows, columns) or (rows, columns, colours), 8 bits."""
     skimage = _required("skimage", "scikit-image")
     read: Callable[[], np.ndarray[Any, Any]] = getattr(_required("skimage.data", "scikit-image"), name)
     data = np.ascontiguousarray(read())
@@ -127,7 +126,6 @@ def halve(image: np.ndarray[Any, Any], spatial: int) -> np.ndarray[Any, Any]:
 
 
 def pyramid(image: np.ndarray[Any, Any], spatial: int) -> Iterator[np.ndarray[Any, Any]]:
-    """Yield the image itself and then ever smaller ones."""
     yield image
     while max(image.shape[:spatial]) > SMALLEST:
         image = halve(image, spatial)
@@ -152,8 +150,6 @@ _INTERVAL = 5.0
 
 
 class Progress:
-    """Count the steps of a long task."""
-
     def __init__(self, task: str, total: int) -> None:
         self._task = task
         self._total = total
@@ -190,7 +186,6 @@ WRITTEN_BY = "python -m blosc2 demo"
 
 
 def levels(image: Image) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
-    """Yield the key and the content of each level of an image."""
     for number, level in enumerate(pyramid(image.data, image.spatial)):
         yield f"{image.key}/level{number}", level
 
@@ -275,7 +270,6 @@ def differences(store: Any, levels: Mapping[str, Level], chosen: list[tuple[str,
 
 # ------------------------------------------------------------------ what a store holds
 def print_tree(output: Path, store: Any) -> None:
-    """Print groups and leaves with their sizes, where each image comes from, and what compression saves."""
     print(output)
     print(as_text(outline(store)))
     for path, _, _ in store.walk("/"):

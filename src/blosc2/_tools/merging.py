@@ -228,7 +228,6 @@ class _Merged:
 
 
 def _make(path: str, parts: list[_Part], on_clash: str, progress: Any, *, overwrite: bool) -> int:
-    """Write a new store under another name, and then give it its own."""
     merged = _Merged(parts, None, on_clash)
     with beside(path, overwrite=overwrite) as partial, new_store(partial, "w") as store:
         return merged.write(store, progress)
@@ -258,7 +257,6 @@ def put_in_place_of(store: Any, keys: Iterable[str], path: str) -> None:
 
 
 def _remove(store: Any, key: str) -> None:
-    """Remove a leaf, or a group with all below it, if there is one."""
     for leaf in [inner for inner, is_group in in_order(store, key) if not is_group]:
         del store[leaf]
     if key in store:

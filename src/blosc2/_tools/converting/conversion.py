@@ -73,7 +73,6 @@ def boxes_of(
 
 
 def bytes_of(items: Items) -> memoryview:
-    """The bytes of items in C order."""
     return np.ascontiguousarray(items).reshape(-1).view("u1").data
 
 
@@ -319,7 +318,6 @@ class ArrayItem:
 
     @classmethod
     def of(cls, key: str, items: Items, attributes: Mapping[str, Any] | None = None) -> Self:
-        """An array that is in memory, or mapped."""
         return cls(key, items.shape, items.dtype, lambda box: items[box], attributes=attributes or {})
 
 
@@ -664,8 +662,6 @@ def _with_key(item: Item, key: str) -> Item:
 
 
 class _Below(Source):
-    """A source whose items lie below a key."""
-
     def __init__(self, key: str, source: Source) -> None:
         self._key, self._source, self.reads_late = key, source, source.reads_late
 
@@ -999,7 +995,6 @@ def _place(into: str) -> str:
 
 @contextmanager
 def _added(paths: list[str], target: str, into: str, *, overwrite: bool) -> Iterator[str]:
-    """The path of a new store whose leaves are put into one that there is, in the end."""
     if not target.rstrip("/").endswith(STORES):
         raise ConversionError(f"{target}: only stores take something under a key")
     place = _place(into)
@@ -1155,7 +1150,6 @@ def _same_attributes(item: Any, other: Any, lost: list[str]) -> bool:
 
 
 def _is_lost(attribute: str, lost: list[str]) -> bool:
-    """Whether an attribute is among what is left out at its place."""
     return any("attribute" in what and (repr(attribute) in what or "of the group" in what) for what in lost)
 
 
@@ -1175,7 +1169,6 @@ def _same(item: Any, other: Any, *, any_dtype: bool) -> bool:
 
 
 def _joined_characters(item: ArrayItem) -> ArrayItem:
-    """Single characters along a last axis as texts."""
     *shape, length = item.shape
     joined = np.dtype(("S", length))
 

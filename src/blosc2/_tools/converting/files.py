@@ -129,8 +129,6 @@ def open_numpy(path: str) -> Source:
 
 
 class NewNpz(Target):
-    """A new ``.npz`` file."""
-
     def __init__(self, path: str, **_: Any) -> None:
         super().__init__(path)
         self._file = NewFile(self.partial, replace=True)

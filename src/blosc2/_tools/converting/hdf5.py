@@ -91,7 +91,6 @@ _FILTERS = {Filter.NOFILTER, Filter.SHUFFLE, Filter.BITSHUFFLE, Filter.DELTA}
 
 
 def codec_of(array: NDArray) -> tuple[str, int]:
-    """The name of the codec for the filter of HDF5, and its level."""
     name = _CODECS.get(array.cparams.codec)
     return (name, array.cparams.clevel) if name else ("zstd", 5)
 
@@ -130,8 +129,6 @@ _LARGEST_BLOCK = 1 << 20
 
 
 class Hdf5(conversion.Source):
-    """An HDF5 file."""
-
     def __init__(self, path: str) -> None:
         self._path = path
         # Chunks that several boxes need are kept: the cache holds some large ones.
@@ -275,7 +272,6 @@ def _dataset(key: str, found: Any) -> Iterator[Item]:
 
 
 def _missing_filters(properties: Any) -> Iterator[str]:
-    """The filters of a dataset that the library does not have, by their number and name."""
     for number in range(properties.get_nfilters()):
         code, _, _, name = properties.get_filter(number)
         if not h5py.h5z.filter_avail(code):
@@ -291,7 +287,6 @@ def _lost_enums(key: str, dtype: np.dtype[Any]) -> Iterator[LeftOut]:
 
 
 def _enum_fields(dtype: np.dtype[Any]) -> Iterator[str]:
-    """The fields of items, and of fields in them, that are enums, or of enums."""
     for name in dtype.names or ():
         inner = dtype[name].base
         if _is_named(inner):
@@ -320,7 +315,6 @@ def _fill_of_list(key: str, found: Any, attributes: dict[str, Any]) -> Iterator[
 
 
 def _further_scales(key: str, found: Any) -> Iterator[LeftOut]:
-    """Names of axes beyond the first one of each."""
     if not has_scales(found):
         return
     try:
@@ -382,7 +376,6 @@ def _of_objects(key: str, found: Any, attributes: dict[str, Any]) -> Iterator[It
 
 
 def _is_simple(dtype: np.dtype[Any]) -> bool:
-    """Whether items are numbers or texts, or arrays of numbers of any length."""
     inner = h5py.check_vlen_dtype(dtype)
     if isinstance(inner, np.dtype):
         return not inner.hasobject and inner.names is None
@@ -568,8 +561,6 @@ class Dimensions:
 
 # ------------------------------------------------------------------ target
 class NewHdf5(conversion.Target):
-    """A new HDF5 file."""
-
     surveys = True
 
     def __init__(self, path: str, *, cparams: Any = None, **_: Any) -> None:
@@ -587,7 +578,6 @@ class NewHdf5(conversion.Target):
         self._owners = Dimensions(items)
 
     def _group_of(self, group: str, name: str | None, length: int) -> str:
-        """The group to which a named axis of a dataset in `group` belongs."""
         return self._owners.group_of(group.rstrip("/"), name or "", length) or "/"
 
     def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
@@ -632,7 +622,6 @@ class NewHdf5(conversion.Target):
         yield from _set_attributes(item.key, found, attributes)
 
     def _maxshape(self, group: str, names: Any, shape: tuple[int, ...]) -> tuple[int | None, ...]:
-        """How long the axes of a dataset may become, by their names."""
         if not conversion.are_names(names, len(shape)):
             return shape
         return tuple(
@@ -697,7 +686,6 @@ class NewHdf5(conversion.Target):
         return names[:1] == [name] and None not in names
 
     def _has_room(self, key: str) -> bool:
-        """Whether no dataset lies where the key needs a group."""
         parts = key.strip("/").split("/")[:-1]
         above = ("/".join(parts[: n + 1]) for n in range(len(parts)))
         return not any(isinstance(self._file.get(path), h5py.Dataset) for path in above)
@@ -767,7 +755,6 @@ def _kind_of(values: list[Any]) -> Any:
 
 
 def _is_enum(names: Any, dtype: np.dtype[Any]) -> bool:
-    """Whether an attribute names numbers of this dtype."""
     if dtype.kind not in "iu" or not isinstance(names, dict):
         return False
     limits = np.iinfo(dtype)

@@ -84,7 +84,6 @@ def read_tiff(path: str, key: str) -> Generator[Item, None, None]:
 
 
 def _others(file: Any) -> int:
-    """How many pages of a file are in none of its series."""
     read = {page.offset for series in file.series for level in series.levels for page in _pages(level) if page}
     return sum(page.offset not in read for page in file.pages)
 
@@ -191,7 +190,7 @@ def _said_sizes(series: Any, page: Any) -> tuple[dict[str, float], dict[str, Any
     if series.kind == "imagej":
         said = file.imagej_metadata or {}
         unit, tag = said.get("unit"), page.tags.get("ResolutionUnit")
-        # Without a unit of its own, X and Y have that of the tags: 2 is an inch, 3 a centimetre. Nothing says that of Z.
+        # Without a unit of its own, X and Y have that of the tags: 2 is an inch, 3 a centimetre. None says that of Z.
         kind = None if tag is None else tag.value
         of_tags = None if unit else {2: 2.54, 3: 1}.get(kind)
         # As ImageJ has it: tags in centimetres stay so beside "um".
@@ -245,7 +244,6 @@ def _tags(key: str, page: Any, attributes: dict[str, Any]) -> Iterator[LeftOut]:
 
 
 def _other_tags(page: Any, other: Any) -> Iterator[str]:
-    """Names of tags that a further page has with other values than the first one."""
     handle = other.parent.filehandle
     with handle if handle.closed else nullcontext():  # that of another file of a set
         if handle.closed:
@@ -321,7 +319,6 @@ def read_picture(path: str, key: str) -> Generator[Item, None, None]:
 
 
 def _palette(image: Any) -> Items:
-    """The colours of a picture with a palette, a row for each number."""
     mode = "RGBA" if image.palette.mode == "RGBA" else "RGB"
     return np.array(image.getpalette(mode), "u1").reshape(-1, len(mode))
 
@@ -368,7 +365,5 @@ class Tiff(FileOfOne):
 
 
 class Picture(FileOfOne):
-    """A picture of another format."""
-
     def _items(self) -> Iterator[Item]:
         yield from read_picture(self._path, self._key)

@@ -28,8 +28,6 @@ from blosc2.exceptions import ConversionError
 
 
 class NetCDF(conversion.Source):
-    """A netCDF file."""
-
     def __init__(self, path: str) -> None:
         _check_whole(path)
         with warnings.catch_warnings(record=True) as found:
@@ -89,7 +87,6 @@ class NetCDF(conversion.Source):
 
 
 def _groups(group: Any) -> Iterator[Any]:
-    """A group, and all below it."""
     yield group
     for name in sorted(group.groups):
         yield from _groups(group.groups[name])
@@ -233,8 +230,6 @@ def _variable(key: str, found: Any, dataset_of: Callable[[], Any]) -> Iterator[I
 
 # ------------------------------------------------------------------ target
 class NewNetCDF(Target):
-    """A new netCDF 4 file."""
-
     surveys = True
 
     def __init__(self, path: str, **_: Any) -> None:
@@ -350,7 +345,6 @@ class NewNetCDF(Target):
         return path not in self._users.get(dimension, ())
 
     def _note_user(self, path: str, dimension: str) -> None:
-        """Note that a variable of a group has a dimension."""
         users = self._users.setdefault(dimension, set())
         while path not in users:
             users.add(path)

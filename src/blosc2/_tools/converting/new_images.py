@@ -66,7 +66,6 @@ class _NewImage(Target):
         yield from self._differences(item)
 
     def _takes(self, dtype: np.dtype[Any]) -> bool:
-        """Whether the file can have such items."""
         return dtype.kind in "biufc"
 
     def _meant(self, item: ArrayItem) -> dict[str, Any]:
@@ -190,7 +189,6 @@ def _header_of(attributes: Mapping[str, Any]) -> Any:
 
 
 def _new_header(items: np.ndarray[Any, Any], attributes: Mapping[str, Any]) -> Any:
-    """A header of what plain attributes say."""
     import nibabel
 
     header = nibabel.Nifti1Header() if max(items.shape) <= _MOST_ITEMS else nibabel.Nifti2Header()
@@ -359,7 +357,6 @@ class NewTiff(_NewImage):
 
 
 def _said(text: Any) -> dict[str, Any]:
-    """What ImageJ or tifffile says of an array in a description, by its names."""
     text = str(text).strip()
     if text.startswith("{"):
         with suppress(ValueError):

@@ -84,7 +84,6 @@ def rechunked(array: Any, chunks: tuple[int, ...] | None) -> Any:
 
 
 def _multiples(array: Any, chunks: tuple[int, ...]) -> tuple[int, ...]:
-    """Lengths of blocks that are multiples of chunks, and about as long as the longest ones."""
     return tuple(
         min(max(round(max(lengths) / c), 1) * c, max(n, 1))
         for lengths, c, n in zip(array.chunks, chunks, array.shape, strict=True)
@@ -302,7 +301,6 @@ def _check_new(store: Any, keys: list[str], mode: str) -> None:
 
 
 def _write_single(staged: StagedArray, path: str, attributes: Mapping[str, Any], folder: str, mode: str) -> None:
-    """Write a file of one array: with its attributes under another name, then under its own."""
     waiting = os.path.join(folder, "array.b2nd")
     with suppress(FileNotFoundError):
         Owner().unlink(waiting)

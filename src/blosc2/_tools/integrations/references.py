@@ -69,7 +69,6 @@ class ChunkCodec:
         return self._geometry.size * self.itemsize
 
     def configuration(self) -> dict[str, Any]:
-        """The arguments that make the same codec, as JSON has them."""
         return {
             "chunks": list(self.chunks), "blocks": list(self.blocks), "itemsize": self.itemsize, "codec": self.codec,
             "clevel": self.clevel,
@@ -330,8 +329,6 @@ def zarr_references(
 
 
 class _References:
-    """References that are being collected."""
-
     def __init__(self, source: str, url: str | None, zarr_format: int, left_out: list[LeftOut] | None) -> None:
         self.refs: dict[str, Any] = {}
         self._source = source
@@ -471,7 +468,6 @@ class _References:
         raise FormatError(f"a leaf lies in {path}, outside of the store", path=self._source)
 
     def _add_special(self, key: str, frame: Frame, grid: tuple[int, ...], numbers: Sequence[int], kind: int) -> None:
-        """Add chunks that are stored nowhere."""
         self._special += len(numbers)
         if self._special > _MOST_SPECIAL:
             raise ConversionError(
@@ -484,7 +480,6 @@ class _References:
 
 
 def _has(path: str, offset: int, data: bytes) -> bool:
-    """Whether a file has these bytes at an offset."""
     try:
         with open(path, "rb") as file:
             file.seek(offset)

@@ -315,7 +315,6 @@ def variable_of(key: str, leaf: Any) -> Any:
 
 
 def _texts(key: str, leaf: ObjectArray) -> Any:
-    """A list of texts, as conversions make them of texts of variable length."""
     values = list(leaf)
     if not all(isinstance(value, str) for value in values):
         return None
@@ -356,7 +355,6 @@ def _opened(path: str, *, mmap: bool, storage_options: dict[str, Any] | None) ->
 
 
 def has_group(store: Any, path: str) -> bool:
-    """Whether a store has a group; there is always a root."""
     above, _, name = path.rpartition("/")
     return not path or name in children_of(store, above)[0]
 
@@ -543,8 +541,6 @@ class SharedEntrypoint(Blosc2BackendEntrypoint):
 
 
 class OwnEntrypoint(Blosc2BackendEntrypoint):
-    """What ``engine="python-blosc2"`` names."""
-
     def __init__(self) -> None:
         # xarray makes one of each engine when it has loaded all, and then the other one is there if it was taken.
         entry = other_entry()

@@ -291,7 +291,6 @@ def _same_epoch(one: str, other: str) -> bool:
 
 
 def _holds(encoded: Any, dtype: np.dtype[Any]) -> bool:
-    """Whether a dtype can hold encoded values."""
     if np.can_cast(encoded.dtype, dtype, "safe"):
         return True
     if encoded.dtype.kind not in "iu" or dtype.kind not in "iu":
@@ -335,7 +334,6 @@ def write_xarray(
 
 
 def _dataset_of(data: Any) -> Any:
-    """A dataset; an array becomes one as in xarray's netCDF files."""
     if isinstance(data, xarray.Dataset):
         return data
     if data.name is None:
@@ -679,7 +677,6 @@ def _why_no_key(name: str) -> str | None:
 
 
 def _encoded(dataset: Any, names: list[str], encoding: dict[Any, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Some variables in the form in which they are stored, and the attributes of the dataset."""
     dataset = dataset.copy(deep=False)
     for name, how in encoding.items():
         dataset.variables[name].encoding = dict(how)
@@ -691,7 +688,6 @@ def _encoded(dataset: Any, names: list[str], encoding: dict[Any, Any]) -> tuple[
 
 
 def encoded_variable(name: str, variable: Any) -> Any:
-    """The values for a variable that exists as CF has them, with texts of a fixed length."""
     fitting = xarray_engine.checked_to_fit(name, variable, exists=True)
     return _with_plain_texts(name, conventions.encode_cf_variable(fitting, name=name))
 
