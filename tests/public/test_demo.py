@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import subprocess
 import sys
 import zipfile
@@ -156,16 +155,3 @@ def test_tiles_fit(shape: list[int], spatial: int) -> None:
     chunk, block = demo.tiles(tuple(shape), spatial)
     assert len(chunk) == len(block) == 4
     assert all(1 <= small <= large <= length for small, large, length in zip(block, chunk, shape, strict=True))
-
-
-def test_progress_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    with demo.Progress("work", 2) as progress:
-        progress.step("one")
-        progress.step("two")
-    assert terminal.getvalue().endswith("work: 2 of 2 two\n")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -145,39 +145,21 @@ def tiles(shape: tuple[int, ...], spatial: int) -> tuple[tuple[int, ...], tuple[
 
 
 # ------------------------------------------------------------------ progress
-# Seconds between two lines where the output is not a terminal.
+# Seconds between two lines.
 _INTERVAL = 5.0
 
 
 class Progress:
     def __init__(self, task: str, total: int) -> None:
-        self._task = task
-        self._total = total
-        self._done = 0
-        self._width = 0
+        self._task, self._total, self._done = task, total, 0
         self._shown = time.monotonic()
-        self._terminal = sys.stderr.isatty()
 
-    def step(self, what: str = "") -> None:
+    def step(self) -> None:
         self._done += 1
         now = time.monotonic()
-        if self._done < self._total and now - self._shown <= (0.05 if self._terminal else _INTERVAL):
-            return
-        self._shown = now
-        line = f"{self._task}: {self._done} of {self._total}"
-        if self._terminal:
-            line += f" {what}"
-            print("\r" + line.ljust(self._width), end="", file=sys.stderr, flush=True)
-            self._width = len(line)
-        else:
-            print(line, file=sys.stderr, flush=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._terminal and self._width:
-            sys.stderr.write("\n")
+        if self._done == self._total or now - self._shown > _INTERVAL:
+            self._shown = now
+            print(f"{self._task}: {self._done} of {self._total}", file=sys.stderr, flush=True)
 
 
 # ------------------------------------------------------------------ writing
@@ -210,7 +192,8 @@ def _is_ours(output: Path) -> bool:
 
 def write(output: Path, images: Iterable[Image], *, total: int) -> None:
     """Write a store with a group for each image: its levels, and in the group's attributes where it comes from."""
-    with TreeStore(str(output), mode="w") as store, Progress("writing pyramids", total) as progress:
+    progress = Progress("writing pyramids", total)
+    with TreeStore(str(output), mode="w") as store:
         store.attrs["written_by"] = WRITTEN_BY
         for image in images:
             for key, level in levels(image):
@@ -219,7 +202,7 @@ def write(output: Path, images: Iterable[Image], *, total: int) -> None:
             group = store.get_subtree(image.key)
             for name, value in image.attributes.items():
                 group.attrs[name] = value
-            progress.step(image.key)
+            progress.step()
 
 
 # ------------------------------------------------------------------ random patches: what a training loop reads
@@ -253,18 +236,13 @@ def differences(store: Any, levels: Mapping[str, Level], chosen: list[tuple[str,
     """Read patches, compare each with its source bit for bit, and name those that differ; keys too."""
     stored = {f"{path.rstrip('/')}/{name}" for path, _, names in store.walk("/") for name in names}
     wrong = [f"{key}: missing or unexpected" for key in sorted(stored ^ levels.keys())]
-    with Progress("checking patches", len(chosen)) as progress:
-        for key, box in chosen:
-            truth = levels[key].data[box]
-            patch = store[key][box] if key in stored else None
-            if (
-                patch is None
-                or patch.dtype != truth.dtype
-                or patch.shape != truth.shape
-                or patch.tobytes() != truth.tobytes()
-            ):
-                wrong.append(f"{key}[{', '.join(f'{edge.start}:{edge.stop}' for edge in box)}]")
-            progress.step(key)
+    progress = Progress("checking patches", len(chosen))
+    for key, box in chosen:
+        truth = levels[key].data[box]
+        patch = store[key][box] if key in stored else None
+        if patch is None or patch.dtype != truth.dtype or not np.array_equal(patch, truth):
+            wrong.append(f"{key}[{', '.join(f'{edge.start}:{edge.stop}' for edge in box)}]")
+        progress.step()
     return wrong
 
 
@@ -306,15 +284,10 @@ def _rate(store: Any, chosen: list[tuple[str, Box]]) -> float:
 def print_rates(output: Path, chosen: list[tuple[str, Box]]) -> None:
     """Read the same patches through a mapping and through a file descriptor; print the medians and the spread."""
     mapped, unmapped = [], []
-    with (
-        open_path(output, mode="r", mmap_mode="r") as mapped_store,
-        open_path(output, mode="r") as unmapped_store,
-        Progress("timing", ROUNDS) as progress,
-    ):
+    with open_path(output, mode="r", mmap_mode="r") as mapped_store, open_path(output, mode="r") as unmapped_store:
         for _ in range(ROUNDS):
             mapped.append(_rate(mapped_store, chosen))
             unmapped.append(_rate(unmapped_store, chosen))
-            progress.step()
     for mmap_mode, rates in (("'r'", mapped), ("None", unmapped)):
         print(
             f"mmap_mode={mmap_mode:4} {statistics.median(rates):9,.0f} patches a second "
@@ -329,7 +302,7 @@ def run(output: Path, *, count: int, seed: int) -> int:
     It returns 0 when all that was read equals the source, 1 otherwise.
     """
     check_output(output)
-    pictures = list(_load())
+    pictures = [load_scan(), *map(load_photograph, PHOTOGRAPHS)]
     write(output, pictures, total=len(pictures))
 
     truths = {key: Level(level, picture.spatial) for picture in pictures for key, level in levels(picture)}
@@ -345,12 +318,3 @@ def run(output: Path, *, count: int, seed: int) -> int:
     print_rates(output, choose(full_size, 1000, seed))
     print(f'open it with: blosc2.open("{output}", mmap_mode="r")')
     return 0
-
-
-def _load() -> Iterator[Image]:
-    with Progress("reading images", 1 + len(PHOTOGRAPHS)) as progress:
-        yield load_scan()
-        progress.step("scan")
-        for name in PHOTOGRAPHS:
-            yield load_photograph(name)
-            progress.step(name)
