@@ -29,6 +29,8 @@ class _NewImage(Target):
 
     takes_one = True
     name: ClassVar[str]
+    #: What would have a place in such a file, by the name of an attribute, or of the "shape", that has none.
+    hints: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, path: str, **_: Any) -> None:
         stem = path[: -len(".gz")] if path.lower().endswith(".gz") else path
@@ -88,7 +90,7 @@ class _NewImage(Target):
         if back.shape != item.shape:
             raise ConversionError(
                 f"{item.key}: {self.name} has no place for the shape {item.shape}, but {back.shape}"
-                f"{self._hint('shape', item)}"
+                f"{self.hints.get('shape', '')}"
             )
         if back.dtype != item.dtype and item.dtype.kind != "b":
             yield Changed(item.key, f"the type {item.dtype}", f"it is read as {back.dtype}")
@@ -101,7 +103,7 @@ class _NewImage(Target):
                 why = f"the file says its own shape, sizes and type{lost and f', but not {lost}'}"
                 yield (LeftOut if lost else Changed)(item.key, f"attribute {name!r}", why)
             elif name not in back.attributes:
-                why = f"{self.name} has no place for it, or not for its value{self._hint(name, item)}"
+                why = f"{self.name} has no place for it, or not for its value{self.hints.get(name, '')}"
                 yield LeftOut(item.key, f"attribute {name!r}", why)
             else:
                 text = repr(found)
@@ -116,10 +118,6 @@ class _NewImage(Target):
     def _lost(self, value: Any, found: Any) -> str | None:  # noqa: ARG002 - of a subclass
         """What the file does not say of a description that a program wrote; None where no program did."""
         return None
-
-    def _hint(self, name: str, item: ArrayItem) -> str:  # noqa: ARG002 - of a subclass
-        """What would have a place in such a file, of an attribute, or of the "shape", that has none."""
-        return ""
 
     def finish(self) -> None:
         if self.only is None:
@@ -232,6 +230,12 @@ class NewTiff(_NewImage):
     """
 
     name = "tiff"
+    hints: ClassVar[Mapping[str, str]] = {
+        "shape": "; give the attribute axes, such as 'TZYX', or photometric='rgb' if the last one has colours",
+        "IJMetadata": ", unless the description is that of ImageJ for this array",
+        "voxel_sizes": "; files as ImageJ writes them have one: those without another description, of uint8, uint16 or "
+        "float32 with axes in the order TZCYX (blosc2.permute_dims makes it), and pictures of uint8 with axes YXS",
+    }
 
     def _has_bits(self, item: ArrayItem) -> bool:
         # Files as ImageJ writes them, with sizes of voxels, have none.
@@ -253,28 +257,6 @@ class NewTiff(_NewImage):
         if metres_of(before.get("unit")) is not None and metres_of(after.get("unit")) is not None:
             lost = [name for name in lost if name != "unit"]  # the sizes are in the other one
         return ", ".join(lost)
-
-    def _hint(self, name: str, item: ArrayItem) -> str:
-        if name == "shape":
-            colours = " (or photometric='rgb', if the last one has colours)" if item.shape[-1] in (3, 4) else ""
-            return f"; give the attribute axes, such as 'TZYX'{colours}"
-        if name == "IJMetadata":
-            return ", unless the description is that of ImageJ for this array"
-        if name != "voxel_sizes":
-            return ""
-        names, text = axis_names(self._meant(item), len(item.shape)), item.attributes.get("description")
-        # It stands where ImageJ says them.
-        without = " without the attribute description" if text and not _BY_PROGRAM.match(str(text)) else ""
-        order = [names.index(axis) for axis in "tzcyx" if axis in names]
-        if len(order) == len(names) and order != sorted(order):
-            has_dtype = item.dtype in _IMAGEJ or item.dtype.kind == "b"
-            dtype = "" if has_dtype else ", as float32"
-            return (
-                f"; save blosc2.permute_dims(array, {tuple(order)}){dtype}, with axes and voxel_sizes in that order"
-                f"{without and f' and{without}'}, and convert it"
-            )
-        which = "items of uint8, uint16 or float32, and axes of TZCYX, or a picture of uint8 with axes that end in YXS"
-        return f"; files as ImageJ writes them have one:{without and f' those{without},'} {which}"
 
     def _write(self, items: np.ndarray[Any, Any], attributes: dict[str, Any]) -> None:
         """Write the file, without what was copied of an array of another shape or other sizes of voxels."""
