@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 import blosc2
+from blosc2._files import Owner
 from blosc2.exceptions import ConversionError, FormatError
 
 ITEMS = np.random.default_rng(0).integers(0, 256, (32, 64, 64)).astype("u1")
@@ -271,18 +272,16 @@ def test_what_is_still_written_to_is_removed(tmp_path: Path, monkeypatch: pytest
     def interrupted(*_: object) -> Any:
         raise KeyboardInterrupt
 
-    real = zarr_groups.Target.abandon
+    real = Owner.remove_tree
 
-    def raced(self: Any, *, keep: bool) -> None:
+    def raced(self: Any, path: str, *, strict: bool) -> None:
         nonlocal left
         left -= 1
-        if left >= 0:
-            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
-        real(self, keep=keep)
+        if left < 0:
+            real(self, path, strict=strict)
 
     monkeypatch.setattr(zarr_groups.conversion, "boxes_of", interrupted)
-    monkeypatch.setattr(zarr_groups, "_BETWEEN", 0.0)
-    monkeypatch.setattr(zarr_groups.Target, "abandon", raced)
+    monkeypatch.setattr(Owner, "remove_tree", raced)
     with pytest.raises(KeyboardInterrupt):
         blosc2.convert(tmp_path / "a.npz", tmp_path / "a.zarr")
     assert os.listdir(tmp_path) == ["a.npz"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -130,6 +131,15 @@ def remove(path: str) -> None:
         Owner().remove_tree(path, strict=True)
     elif os.path.lexists(path):
         Owner().unlink(path)
+
+
+def remove_folder(folder: str) -> None:
+    """Remove a folder, although a task that is not wanted any more may be writing to it just now."""
+    for pause in (0, 0.01, 0.1, 0.5, 1):
+        time.sleep(pause)
+        Owner().remove_tree(folder, strict=False)
+        if not os.path.lexists(folder):
+            return
 
 
 # ------------------------------------------------------------------ comparing

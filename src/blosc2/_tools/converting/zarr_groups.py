@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import os
 import struct
-import time
 import warnings
 import zipfile
 from collections.abc import Generator, Iterator
@@ -31,14 +30,12 @@ from blosc2._tools.converting.conversion import (
     Target,
 )
 from blosc2._tools.converting.report import WHOLE, Changed, LeftOut
-from blosc2._tools.stores import equal_items
+from blosc2._tools.stores import equal_items, remove_folder
 
 # Files of a group that are none of its members.
 _METADATA = {"zarr.json", ".zgroup", ".zarray", ".zattrs", ".zmetadata"}
 # Those that each array or group has one of.
 _OF_ROOT = {"zarr.json", ".zgroup", ".zarray"}
-# How often what is written is removed while others still write to it, and the seconds in between.
-_MOST_TRIES, _BETWEEN = 20, 0.1
 
 
 class Zarr(conversion.Source):
@@ -254,10 +251,6 @@ class NewZarr(Target):
         if self._store is not None:
             with suppress(OSError):  # what remains to be written finds no place on a full disk
                 self._store.close()
-        # Threads of zarr that were interrupted may still write chunks.
-        for _ in range(_MOST_TRIES):
-            with suppress(OSError):
-                super().abandon(keep=keep)
-                return
-            time.sleep(_BETWEEN)
+        else:
+            remove_folder(self.partial)  # threads of zarr that were interrupted may still write chunks
         super().abandon(keep=keep)

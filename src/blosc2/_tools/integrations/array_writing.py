@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -22,6 +21,7 @@ from blosc2._files import NewFile, Owner
 from blosc2._frames import Fields, FrameContent, pack, unpack, vlmeta_chunk, write_content
 from blosc2._indexing import lossless
 from blosc2._options import absolute_path, shortened
+from blosc2._tools.stores import remove_folder
 from blosc2.exceptions import FormatError, name_target
 from blosc2.ndarray import NDArray
 
@@ -214,15 +214,6 @@ class ScratchFolder:
             if error is not None:
                 name_target(error, self._made, self._beside)
             remove_folder(self._made)
-
-
-def remove_folder(folder: str) -> None:
-    """Remove a folder, although a task that is not wanted any more may be writing to it just now."""
-    for pause in (0, 0.01, 0.1, 0.5, 1):
-        time.sleep(pause)
-        Owner().remove_tree(folder, strict=False)
-        if not os.path.lexists(folder):
-            return
 
 
 def new_array(

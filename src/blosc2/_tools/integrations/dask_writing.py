@@ -26,8 +26,8 @@ from blosc2._frames import is_masked
 from blosc2._opening import open as open_path
 from blosc2._options import absolute_path, check_target_mode, local_path
 from blosc2._stores import KeyClashes, NewKeys, Store, group_of, table_of
-from blosc2._tools.integrations.array_writing import Part, Parts, ScratchFolder, remove_folder, where_to
-from blosc2._tools.stores import STORES, new_store, remove
+from blosc2._tools.integrations.array_writing import Part, Parts, ScratchFolder, where_to
+from blosc2._tools.stores import STORES, new_store, remove, remove_folder
 from blosc2.embed_store import EmbedStore
 from blosc2.exceptions import OF_DISKS, StoreLockedError, legible, name_target
 from blosc2.ndarray import NDArray
