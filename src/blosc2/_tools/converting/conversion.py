@@ -552,6 +552,8 @@ class Format(NamedTuple):
         return getattr(importlib.import_module(f"blosc2._tools.converting.{module}"), what.partition(":")[2] or what)
 
 
+_OF_NETCDF = ("netCDF4", "h5py")
+_OF_NIFTI = (".nii", ".nii.gz", ".img", ".img.gz", ".hdr", ".hdr.gz")
 #: By name. A format without a suffix is found by what is in a directory.
 FORMATS = {
     found.name: found
@@ -559,20 +561,12 @@ FORMATS = {
         Format("blosc2", (".b2z", ".b2d", ".b2e", ".b2nd"), "stores:Opened", "new_target"),
         Format("hdf5", (".h5", ".hdf5", ".he5", ".h5ad"), "netcdf_or_hdf5:open_hdf5", "hdf5:NewHdf5", ("h5py",)),
         Format("matlab", (".mat",), "hdf5:Hdf5", needs=("h5py",)),
-        Format(
-            "netcdf", (".nc", ".nc4", ".cdf"), "netcdf_or_hdf5:open_netcdf", "netcdf:NewNetCDF", ("netCDF4", "h5py")
-        ),
+        Format("netcdf", (".nc", ".nc4", ".cdf"), "netcdf_or_hdf5:open_netcdf", "netcdf:NewNetCDF", _OF_NETCDF),
         Format("zarr", (".zarr", ".zarr.zip"), "zarr_groups:Zarr", "NewZarr", ("zarr",)),
         Format("npy", (".npy",), "files:open_numpy"),
         Format("npz", (".npz",), "files:open_numpy", "NewNpz"),
         Format("safetensors", (".safetensors",), "tensors:Tensors", "NewTensors"),
-        Format(
-            "nifti",
-            (".nii", ".nii.gz", ".img", ".img.gz", ".hdr", ".hdr.gz"),
-            "volumes:Volume",
-            "new_images:NewVolume",
-            ("nibabel",),
-        ),
+        Format("nifti", _OF_NIFTI, "volumes:Volume", "new_images:NewVolume", ("nibabel",)),
         Format("mgh", (".mgh", ".mgz"), "volumes:Volume", needs=("nibabel",)),
         Format("tiff", (".tif", ".tiff"), "images:Tiff", "new_images:NewTiff", ("tifffile",)),
         Format("picture", (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp"), "images:Picture", needs=("PIL",)),
