@@ -30,7 +30,7 @@ with suppress(ImportError):
     vars(fcntl).pop("F_FULLFSYNC", None)
 
 # Who sets one of these asks for more than is run each time.
-MORE = {"BLOSC2_FAULTS", "BLOSC2_FUZZ_CASES", "BLOSC2_KILLS", "BLOSC2_LARGE"}
+MORE = {"BLOSC2_FAULTS", "BLOSC2_FUZZ_CASES", "BLOSC2_LARGE"}
 
 # Of the tests that can read a copy on a server, one of so many does so each time; of the others that case is slow.
 REMOTE_STRIDE = 8

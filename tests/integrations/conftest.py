@@ -35,3 +35,14 @@ def engine(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
     yield "blosc2"
     monkeypatch.undo()
     xarray.backends.refresh_engines()
+
+
+@pytest.fixture
+def codecs() -> None:
+    """What the entry points of an installed package do."""
+    numcodecs, registry = pytest.importorskip("numcodecs"), pytest.importorskip("zarr.registry")
+    from blosc2._tools.integrations import numcodecs_codec, zarr_codec
+
+    registry.register_codec("blosc2_chunk", zarr_codec.Blosc2Chunk)
+    registry.register_codec("numcodecs.blosc2_chunk", zarr_codec.Blosc2Chunk)
+    numcodecs.register_codec(numcodecs_codec.Blosc2Chunk)

@@ -46,26 +46,6 @@ def test_chunks_of_arrays(shape: Any, chunks: Any, blocks: Any, dtype: str, clev
     check_chunks(blosc2.asarray(expected, chunks=chunks, blocks=blocks, cparams={"clevel": clevel}), expected)
 
 
-@pytest.mark.parametrize("codec", ["BLOSCLZ", "LZ4", "ZLIB", "ZSTD"])
-@pytest.mark.parametrize("filter", ["NOFILTER", "SHUFFLE", "BITSHUFFLE", "DELTA"])
-def test_codecs_and_filters(codec: str, filter: str) -> None:
-    expected = items((90, 50), "i4")
-    how = {"codec": blosc2.Codec[codec], "filters": [blosc2.Filter[filter]], "filters_meta": [0]}
-    check_chunks(blosc2.asarray(expected, chunks=(40, 30), blocks=(16, 10), cparams=how), expected)
-
-
-def test_codecs_that_need_the_shape_of_blocks() -> None:
-    expected = items((64, 64), "u1")
-    how = {"codec": blosc2.Codec.NDLZ, "codec_meta": 4, "filters": [], "filters_meta": []}
-    check_chunks(blosc2.asarray(expected, chunks=(32, 48), blocks=(16, 16), cparams=how), expected)
-
-
-def test_chunks_of_one_value() -> None:
-    check_chunks(blosc2.zeros((30, 30), chunks=(20, 20), blocks=(7, 20)), np.zeros((30, 30)))
-    check_chunks(blosc2.full((30, 30), 7, chunks=(20, 20), blocks=(7, 20)), np.full((30, 30), 7))
-    check_chunks(blosc2.nans((30, 30), chunks=(20, 20), blocks=(7, 20)), np.full((30, 30), np.nan))
-
-
 @pytest.mark.parametrize(("shape", "chunks", "blocks", "dtype"), SHAPES)
 def test_new_chunks(shape: Any, chunks: Any, blocks: Any, dtype: str) -> None:
     """What is encoded is a chunk that others decode: an array that gets it has its items."""

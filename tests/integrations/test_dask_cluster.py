@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -26,11 +25,9 @@ from blosc2 import to_store
 if sys.platform == "win32":
     pytest.skip("SIGKILL does not exist on this platform", allow_module_level=True)
 
-#: Uncompressed bytes of the array, and the memory of each of two workers.
-LARGE = "BLOSC2_LARGE" in os.environ
-SIZE, MEMORY = (4 << 30, "1GB") if LARGE else (768 << 20, "512MB")
-WIDTH, ROWS = 2048, 2048
-BLOCKS = SIZE // (WIDTH * ROWS * 4)
+#: The memory of each of two workers, of which the array has more.
+MEMORY = "512MB"
+WIDTH, ROWS, BLOCKS = 2048, 2048, 48
 
 
 def block_of(number: int) -> Any:
@@ -80,25 +77,20 @@ def test_killed_workers_cost_a_retry(tmp_path: Path, client: Any) -> None:
     with blosc2.TreeStore(str(path), mode="w") as store:
         store["/kept"] = np.arange(3)
     before = path.read_bytes()
-    outcome: list[bool] = []
+    seen: list[bool] = []
 
     def kill_one_that_writes() -> None:
         """Kill a worker when half of the parts are there, and see that the store is what it was."""
-        deadline = time.monotonic() + 600
-        while time.monotonic() < deadline:
-            parts = [name for _, _, names in os.walk(data) for name in names if name.endswith(".part")]
-            if len(parts) > BLOCKS // 2:
-                pids = [worker["pid"] for worker in client.run(lambda: {"pid": os.getpid()}).values()]
-                os.kill(pids[0], signal.SIGKILL)
-                outcome.append(path.read_bytes() == before)
-                return
+        while len(list(data.rglob("*.part"))) <= BLOCKS // 2:
             time.sleep(0.01)
+        os.kill(min(client.run(os.getpid).values()), signal.SIGKILL)
+        seen.append(path.read_bytes() == before)
 
-    killer = threading.Thread(target=kill_one_that_writes)
+    killer = threading.Thread(target=kill_one_that_writes, daemon=True)
     killer.start()
     to_store(array, path, "/x", cparams={"clevel": 1})
-    killer.join()
-    assert outcome == [True]
+    killer.join(60)
+    assert seen == [True]
     assert (notes / "killed").exists()
     # Every block was made once, but for those that the two processes had begun or just finished when they were killed:
     # how many these are depends on when the client fetches answers. If it kept none, half of all would be made again.
@@ -111,32 +103,3 @@ def test_killed_workers_cost_a_retry(tmp_path: Path, client: Any) -> None:
         for number in range(BLOCKS):
             np.testing.assert_array_equal(store["/x"][number * ROWS : (number + 1) * ROWS], block_of(number))
     assert blosc2.check(str(path)).ok
-
-
-def test_a_killed_client_is_restarted(tmp_path: Path) -> None:
-    """What the tasks of a run have written, whose process died, is used again by the next run."""
-    code = """
-import sys, os, signal
-import dask.array as da, numpy as np
-from blosc2 import to_store
-
-def numbered(items, block_info=None):
-    number = block_info[0]["chunk-location"][0]
-    with open("made", "a") as file:
-        file.write(f"{number}\\n")
-    if number == 5 and sys.argv[1] == "killed":
-        os.kill(os.getpid(), signal.SIGKILL)
-    return items + number
-
-numbered.__dask_tokenize__ = lambda: "numbered"
-array = da.zeros((100, 50), chunks=(10, 50)).map_blocks(numbered, dtype="f8", meta=np.zeros((0, 0)))
-to_store(array, "a.b2z", "/x", scheduler="synchronous")
-"""
-    done = [subprocess.run([sys.executable, "-c", code, how], cwd=tmp_path) for how in ("killed", "whole")]
-    assert [each.returncode for each in done] == [-signal.SIGKILL, 0]
-    made = (tmp_path / "made").read_text().split()
-    assert sorted(map(int, made)) == [0, 1, 2, 3, 4, 5, 5, 6, 7, 8, 9]
-    np.testing.assert_array_equal(
-        blosc2.open(str(tmp_path / "a.b2z"))["/x"][:], np.repeat(np.arange(10.0), 10)[:, None] * np.ones(50)
-    )
-    assert sorted(os.listdir(tmp_path)) == ["a.b2z", "made"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import page_kit
@@ -60,3 +62,12 @@ except ImportError as error:
 """
     assert f"pip install 'python-blosc2[{package}]'" in output(code)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("group", ["xarray.backends", "zarr.codecs", "numcodecs.codecs"])
+def test_the_entry_points_are_there(group: str) -> None:
+    pytest.importorskip(group.partition(".")[0])
+    named = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"][group]
+    assert set(named) >= ({"blosc2", "python-blosc2"} if group == "xarray.backends" else {"blosc2_chunk"})
+    for module, _, name in (entry.partition(":") for entry in named.values()):
+        assert issubclass(getattr(importlib.import_module(module), name), object)

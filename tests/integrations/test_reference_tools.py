@@ -13,18 +13,7 @@ import blosc2
 
 xarray = pytest.importorskip("xarray")
 zarr = pytest.importorskip("zarr")
-pytestmark = pytest.mark.filterwarnings("ignore")  # of these programs
-
-
-@pytest.fixture(autouse=True)
-def codecs() -> None:
-    """What the entry points of an installed package do."""
-    numcodecs = pytest.importorskip("numcodecs")
-    from blosc2._tools.integrations import numcodecs_codec, zarr_codec
-
-    zarr.registry.register_codec("blosc2_chunk", zarr_codec.Blosc2Chunk)
-    zarr.registry.register_codec("numcodecs.blosc2_chunk", zarr_codec.Blosc2Chunk)
-    numcodecs.register_codec(numcodecs_codec.Blosc2Chunk)
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("codecs")]  # warnings of these programs
 
 
 @pytest.fixture

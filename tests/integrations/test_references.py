@@ -17,6 +17,7 @@ from blosc2.exceptions import ConversionError, FormatError
 
 fsspec = pytest.importorskip("fsspec")
 zarr = pytest.importorskip("zarr")
+pytestmark = pytest.mark.usefixtures("codecs")
 
 ROOT = Path(__file__).resolve().parents[2]
 FIXTURES = ROOT / "tests" / "data" / "fixtures"
@@ -39,16 +40,6 @@ ARRAYS: dict[str, Any] = {
     "/large": np.arange(600_000, dtype="i8").reshape(600, 1000),
 }
 STORES = {".b2z": blosc2.TreeStore, ".b2d": blosc2.TreeStore, ".b2e": blosc2.EmbedStore}
-
-
-@pytest.fixture(autouse=True)
-def codecs() -> None:
-    """What the entry points of an installed package do."""
-    numcodecs = pytest.importorskip("numcodecs")
-    from blosc2._tools.integrations import numcodecs_codec, zarr_codec
-
-    zarr.registry.register_codec("blosc2_chunk", zarr_codec.Blosc2Chunk)
-    numcodecs.register_codec(numcodecs_codec.Blosc2Chunk)
 
 
 def opened(references: Any) -> Any:
@@ -413,14 +404,3 @@ def test_zarr_writes_with_the_codec(tmp_path: Path) -> None:
     copied = blosc2.zeros((20, 30), "f4", chunks=(20, 30), blocks=(10, 10))
     copied.schunk.update_chunk(0, chunk)
     np.testing.assert_array_equal(copied[...], items[:20, :30])
-
-
-def test_entry_points() -> None:
-    """What the project declares is there."""
-    import importlib
-    import tomllib
-
-    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"]
-    for group in ("zarr.codecs", "numcodecs.codecs"):
-        module, _, name = declared[group]["blosc2_chunk"].partition(":")
-        assert getattr(importlib.import_module(module), name).__name__ == "Blosc2Chunk"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import pickle
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -245,13 +243,3 @@ def test_urls_need_no_engine(tmp_path: Path, engine: str) -> None:
     netcdf = xarray.backends.NetCDF4BackendEntrypoint()
     assert netcdf.guess_can_open("http://host/a.nc")
     assert netcdf.guess_can_open("http://host/dap")
-
-
-def test_the_entry_points() -> None:
-    named = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["xarray.backends"]
-    assert set(named) == {"blosc2", "python-blosc2"}
-    for engine, entry in named.items():
-        module, _, name = entry.partition(":")
-        assert issubclass(getattr(importlib.import_module(module), name), Engine)
-        if engine in xarray.backends.list_engines():  # where the package is installed
-            assert isinstance(xarray.backends.list_engines()[engine], Engine)
