@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -80,23 +78,6 @@ def test_there_and_back(tmp_path: Path) -> None:
         assert [*there.left_out, *back.left_out, *back.changed] == []
         assert [(each.key, each.what) for each in there.changed] == [("/grid", "its axes"), ("/text", "its axes")]
         assert contents(tmp_path / "b.h5") == contents(tmp_path / "a.h5")
-
-
-@pytest.mark.skipif(shutil.which("h5diff") is None, reason="h5diff is not installed everywhere")
-def test_h5diff_finds_nothing(tmp_path: Path) -> None:
-    make(tmp_path / "a.h5")
-    with h5py.File(tmp_path / "a.h5", "a") as file:
-        del file["none"]  # h5diff calls two empty datasets not comparable
-    blosc2.convert(tmp_path / "a.h5", tmp_path / "a.b2z")
-    blosc2.convert(tmp_path / "a.b2z", tmp_path / "b.h5")
-    plugins = {**os.environ, "HDF5_PLUGIN_PATH": hdf5plugin.PLUGINS_PATH}
-    same = subprocess.run(
-        ["h5diff", "-v", "a.h5", "b.h5"], cwd=tmp_path, env=plugins, capture_output=True, text=True, check=False
-    )
-    assert (same.returncode, "not comparable" in same.stdout) == (0, False), same.stdout
-    with h5py.File(tmp_path / "b.h5", "a") as file:
-        file["g/plain"][3, 4] = -1
-    assert subprocess.run(["h5diff", "-q", "a.h5", "b.h5"], cwd=tmp_path, env=plugins, check=False).returncode == 1
 
 
 @pytest.mark.parametrize("name", ["g/b1", "g/b2", "g/b3", "sparse"])
@@ -368,14 +349,6 @@ def test_numbers_of_one_byte_that_are_read_as_bytes_are_listed(tmp_path: Path) -
     assert [each.what for each in report.changed] == [f"the type of attribute {n!r}" for n in ("ragged", "records")]
     with blosc2.open(tmp_path / "a.b2z") as store:
         assert store["/x"].attrs[:] == {"ragged": [b"\1\2", b"\3"], "records": [[3, b"\4"]]}
-
-
-def test_two_programs_do_not_share_a_partial_file(tmp_path: Path) -> None:
-    from blosc2._tools.stores import partial_name
-
-    names = {partial_name(str(tmp_path / "v1.2.h5"), unique=True) for _ in range(100)}
-    assert len(names) == 100
-    assert all(name.startswith(str(tmp_path / "v1.2.partial-")) and name.endswith(".h5") for name in names)
 
 
 def test_losses_that_are_listed(tmp_path: Path) -> None:

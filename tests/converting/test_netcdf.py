@@ -210,20 +210,6 @@ def test_a_damaged_list_of_scales(value: Any, name: str, tmp_path: Path) -> None
         np.testing.assert_array_equal(store["/v"].vlmeta["DIMENSION_LIST"], value)
 
 
-@pytest.mark.parametrize(("target", "engine"), READS)
-def test_a_tree_there_and_back(target: str, engine: str, tmp_path: Path) -> None:
-    pytest.importorskip("zarr")
-    child = xarray.Dataset({"q": (("lat", "k"), [[1, 2], [3, 4]])}, attrs={"a": "b"})
-    blosc2.to_store(xarray.DataTree.from_dict({"/": weather()[["T"]], "/g": child}), tmp_path / "a.b2z")
-    blosc2.convert(tmp_path / "a.b2z", tmp_path / target, verify=True)
-    engine = {"b.nc": "netcdf4", "b.zarr": "zarr", "b.h5": "h5netcdf"}[target]
-    with (
-        xarray.open_datatree(tmp_path / "a.b2z", engine="blosc2") as wanted,
-        xarray.open_datatree(tmp_path / target, engine=engine) as found,
-    ):
-        xarray.testing.assert_identical(found.load(), wanted.load())
-
-
 def test_what_has_no_counterpart_is_listed(tmp_path: Path) -> None:
     with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
         file.createDimension("x", 3)
@@ -377,15 +363,6 @@ def test_a_fill_value_that_is_longer_than_items(name: str, target: str, tmp_path
     report = blosc2.convert(tmp_path / "a.b2z", tmp_path / target, verify=True)
     listed = [each.what for each in report.left_out + report.changed if name in each.what]
     assert listed in ([f"attribute {name!r}"], [f"the type of attribute {name!r}"])
-
-
-def test_hdf5_under_the_name_of_netcdf(tmp_path: Path) -> None:
-    h5py = pytest.importorskip("h5py")
-    with h5py.File(tmp_path / "a.nc", "w") as file:
-        file["x"] = np.arange(3)
-    blosc2.convert(tmp_path / "a.nc", tmp_path / "a.b2z", verify=True)
-    with blosc2.open(str(tmp_path / "a.b2z")) as store:
-        assert store["/x"][:].tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("name", ["a.nc", "a.h5"])

@@ -287,13 +287,6 @@ def test_metadata_that_imagej_has_not(tmp_path: Path, value: Any) -> None:
     assert [each.what for each in report.left_out] == ["attribute 'IJMetadata'"]
 
 
-def test_what_a_file_says_is_shown(tmp_path: Path) -> None:
-    array = blosc2.asarray(ITEMS.astype("u2"), urlpath=tmp_path / "a.b2nd")
-    array.attrs.update({"description": "d" * 200, "axes": "XYZ"})
-    report = blosc2.convert(tmp_path / "a.b2nd", tmp_path / "a.nii")
-    assert [each.why for each in report.changed if "description" in each.what] == [f"the file says '{'d' * 75} ..."]
-
-
 def test_names_and_sizes_of_nifti_and_mgh(tmp_path: Path) -> None:
     items = np.zeros((3, 4, 5, 2), "f4")
     nibabel.save(nibabel.Nifti1Image(items, np.diag([1, 2, 3, 1])), tmp_path / "a.nii")

@@ -62,9 +62,11 @@ def test_texts_and_times(tmp_path: Path) -> None:
             "s": pa.array(days.astype("M8[s]"), pa.timestamp("ms")), "ns": pa.array(days.astype("M8[ns]")),
             "zone": pa.array(days.astype("M8[us]"), pa.timestamp("us", "Europe/Oslo")), "nat": pa.array(
                 np.array(["2020", "NaT"], "M8[us]")), "wait": pa.array(np.array([1, 2], "m8[us]")),
+            "yes": [True, False], "inner": pa.FixedSizeListArray.from_arrays(pa.array([1.0, None, 3.0, 4.0]), 2),
         },
     )  # fmt: skip
-    assert set(lost) == {"/hole", "/nat", "/class"}
+    assert set(lost) == {"/hole", "/nat", "/class", "/inner"}
+    assert (kept["/yes"].dtype, kept["/yes"].tolist()) == (np.dtype(bool), [True, False])
     assert (kept["/text"], kept["/class"]) == (["é", ""], ["a", "b"])
     for key, unit in {"/day": "D", "/s": "ms", "/ns": "ns", "/zone": "us"}.items():
         assert kept[key].dtype == f"M8[{unit}]"

@@ -117,13 +117,6 @@ def test_a_dict_and_a_function(tmp_path: Path) -> None:
     assert [(each.key, each.what) for each in report.left_out] == [("/one", "a second item of this name")] * 2
 
 
-def test_other_targets(tmp_path: Path) -> None:
-    source = npz(tmp_path / "a.npz", ["a", "b"])
-    blosc2.convert(source, tmp_path / "b.npz", rename={"a": "x/y"}, verify=True)
-    with np.load(tmp_path / "b.npz") as found:
-        assert sorted(found.files) == ["b", "x/y"]
-
-
 def test_what_is_refused(tmp_path: Path) -> None:
     source = npz(tmp_path / "a.npz", ["a"])
     odd: Any = lambda key: 3  # noqa: E731
