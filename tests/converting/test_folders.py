@@ -267,14 +267,6 @@ def test_compressed_tar_files(tmp_path: Path, name: str) -> None:
         blosc2.convert(tmp_path / name, tmp_path / "b.b2z")
 
 
-def test_h5ad(tmp_path: Path) -> None:
-    h5py = pytest.importorskip("h5py", reason="an extra")
-    with h5py.File(tmp_path / "a.h5ad", "w") as file:
-        file["X"] = ITEMS
-    assert blosc2.convert(tmp_path / "a.h5ad", tmp_path / "a.b2z", verify=True).complete
-    assert list(sums(tmp_path / "a.b2z")) == ["/X"]
-
-
 def test_named_databases_of_lmdb(tmp_path: Path) -> None:
     lmdb = pytest.importorskip("lmdb", reason="an extra")
     with lmdb.open(str(tmp_path / "l.lmdb"), max_dbs=3) as environment:

@@ -160,17 +160,6 @@ def test_zarr(tmp_path: Path) -> None:
         check_same(arrays_in(tmp_path / "back.b2z"), native)
 
 
-def test_zarr_2(tmp_path: Path) -> None:
-    zarr = pytest.importorskip("zarr")
-    group = zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=2)
-    found = group.create_array("x/y", data=np.arange(300.0).reshape(3, 100), chunks=(2, 30))
-    found.attrs["unit"] = "mm"
-    blosc2.convert(tmp_path / "a.zarr", tmp_path / "a.b2z", chunks="keep", verify=True)
-    with blosc2.open(str(tmp_path / "a.b2z")) as store:
-        assert (store["/x/y"].chunks, store["/x/y"].vlmeta[:]) == ((2, 30), {"unit": "mm"})
-        np.testing.assert_array_equal(store["/x/y"][...], found[...])
-
-
 def test_safetensors(tmp_path: Path) -> None:
     tensors = pytest.importorskip("safetensors.numpy")
     arrays = {key[1:]: items for key, items in ARRAYS.items() if key != "/big-endian"}

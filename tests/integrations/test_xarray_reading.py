@@ -71,14 +71,6 @@ def test_values_are_decoded(path: str, mmap: bool) -> None:
         np.testing.assert_array_equal(some[1:1], wanted[1:1])
 
 
-def test_encodings_tell_of_chunks(path: str) -> None:
-    with xarray.open_dataset(path, engine=Engine) as found:
-        encoding = found.temperature.encoding
-        assert encoding["chunks"] == (2, 4, 3)
-        assert encoding["preferred_chunks"] == {"time": 2, "y": 4, "x": 3}
-        assert isinstance(encoding["cparams"], blosc2.CParams)
-
-
 def test_groups_and_trees(path: str) -> None:
     with xarray.open_dataset(path, engine=Engine, group="raw") as found:
         assert list(found.variables) == ["counts"]

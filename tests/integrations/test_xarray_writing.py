@@ -52,15 +52,6 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return found
 
 
-def test_there_and_back(path: Path) -> None:
-    xarray.testing.assert_identical(opened(path), weather())
-    assert blosc2.check(str(path)).ok
-    assert os.listdir(path.parent) == [path.name]
-    with blosc2.open(str(path)) as store:
-        assert store["/t"].vlmeta["_ARRAY_DIMENSIONS"] == ["time", "x"]
-        assert store["/t"].dtype == np.float32
-
-
 def test_appended(path: Path) -> None:
     more = weather(4, "2020-01-06")
     to_store(more, path, append_dim="time")
@@ -583,21 +574,6 @@ def test_masked_arrays_of_dask(path: Path) -> None:
         with pytest.raises(TypeError, match="would lose their mask"):
             to_store(xarray.Dataset({name: (("time", "x"), hidden)}), path, mode="a")
     assert content(path.parent) == before
-
-
-def test_items_of_other_kinds(tmp_path: Path) -> None:
-    data = xarray.Dataset(
-        {
-            "texts": ("z", np.array(["a", "äöü", ""], object)), "bytes": ("z", np.array([b"a", b"bcd", b""], object)),
-            "flags": ("z", [True, False, True]), "complex": ("z", np.array([1j, 2, 3])),
-            "spans": ("z", pandas.to_timedelta([1, 2, 3], unit="D")), "big": ("z", np.arange(3, dtype=">i4")),
-            "none": (("z", "e"), np.zeros((3, 0))), "one": ((), 5),
-        }
-    )  # fmt: skip
-    to_store(data, tmp_path / "a.b2z")
-    found = opened(tmp_path / "a.b2z", decode_timedelta=True)
-    xarray.testing.assert_equal(found, data)
-    assert found.flags.dtype == bool
 
 
 def test_targets_that_are_none(tmp_path: Path) -> None:
