@@ -133,13 +133,7 @@ def block_limit(itemsize: int) -> int:
 def default_partitions(
     shape: Shape, itemsize: int, block_nbytes: int | None = None, chunk_nbytes: int = CHUNK_NBYTES
 ) -> tuple[Shape, Shape]:
-    """Chunk and block shapes where the caller names neither, of so many bytes at most (of a block: by the item size).
-
-    Examples
-    --------
-    >>> default_partitions((1000, 1000), 1, block_nbytes=10_000, chunk_nbytes=100_000)
-    ((252, 250), (63, 125))
-    """
+    """Chunk and block shapes where the caller names neither, of so many bytes at most; a block by its item size."""
     limit = block_limit(itemsize) if block_nbytes is None else block_nbytes
     times = _STACKED_ROWS if len(shape) == 2 else _STACKED
     if len(shape) > 1 and shape[0] >= times * max(shape[1:]) and _nbytes(shape, itemsize) > limit:
@@ -250,13 +244,7 @@ def _nbytes(lengths: Sequence[int], itemsize: int) -> int:
 
 
 def decoded_nbytes(shape: Shape, chunks: Shape, blocks: Shape, itemsize: int, axis: int | None = None) -> int:
-    """Uncompressed bytes of the blocks that hold one item, or all items at one index of an axis.
-
-    Examples
-    --------
-    >>> decoded_nbytes((100, 100), (50, 50), (10, 50), 8), decoded_nbytes((100, 100), (50, 50), (10, 50), 8, axis=0)
-    (4000, 8000)
-    """
+    """Uncompressed bytes of the blocks that hold one item, or all items at one index of an axis."""
     count = 1
     for d, (n, c, b) in enumerate(zip(shape, chunks, blocks, strict=True)):
         if axis is not None and d != axis:

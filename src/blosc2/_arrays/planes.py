@@ -19,13 +19,7 @@ Axis = int | range
 
 
 def axes_of(key: tuple[Any, ...], shape: Sequence[int]) -> list[Axis]:
-    """What an index selects of each axis of an array.
-
-    Examples
-    --------
-    >>> axes_of((-1, ..., slice(None, None, 2)), (4, 5, 6))
-    [3, range(0, 5), range(0, 6, 2)]
-    """
+    """What an index selects of each axis of an array."""
     assert basic_selection(key, tuple(shape)) is not None  # it raises what is wrong with the index
     at = key.index(...) if ... in key else len(key)
     rest = key[at + 1 :]
@@ -37,13 +31,7 @@ def axes_of(key: tuple[Any, ...], shape: Sequence[int]) -> list[Axis]:
 
 
 def index_of(axes: Sequence[Axis]) -> tuple[int | slice, ...]:
-    """The index that selects these items.
-
-    Examples
-    --------
-    >>> index_of([3, range(4, -1, -2)])
-    (3, slice(4, None, -2))
-    """
+    """The index that selects these items."""
     return tuple(_slice_of(axis) if isinstance(axis, range) else axis for axis in axes)
 
 
@@ -162,13 +150,7 @@ _NO_COLOURS = ("z", "t", "time")
 
 
 def axis_names(attributes: Mapping[str, Any], ndim: int) -> list[str]:
-    """The names of all axes in small letters, as zarr and netCDF files and TIFF files have them; [] if none are known.
-
-    Examples
-    --------
-    >>> axis_names({"axes": "ZYX"}, 3), axis_names({"_ARRAY_DIMENSIONS": ["time", "lat", "lon"]}, 3)
-    (['z', 'y', 'x'], ['time', 'lat', 'lon'])
-    """
+    """The names of all axes in small letters, as zarr, netCDF and TIFF files have them; [] if none are known."""
     for name in (DIMENSIONS, "axes"):
         found = _attribute(attributes, name)
         if isinstance(found, (str, list, tuple)) and len(found) == ndim == len(set(map(str, found))):
@@ -181,13 +163,6 @@ def picture_axes(axes: Sequence[Axis], dtype: np.dtype[Any], attributes: Mapping
 
     They are those that are named so, else the two longest. Three or four items on the last axis are colours if they are
     of uint8, or if the attributes say so.
-
-    Examples
-    --------
-    >>> picture_axes([range(5), range(70), range(90)], np.dtype("f4"), {})
-    ([1, 2], False)
-    >>> picture_axes([range(70), range(90), range(3)], np.dtype("u2"), {"photometric": "rgb"})
-    ([0, 1], True)
     """
     free = [number for number, axis in enumerate(axes) if isinstance(axis, range)]
     if len(free) < 3:

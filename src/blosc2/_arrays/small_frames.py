@@ -97,13 +97,6 @@ def cframe_of(items: Items, keywords: dict[str, Any]) -> bytes:
     """The bytes of ``asarray(items, **keywords).to_cframe()``, but faster for small arrays.
 
     The items are of no subclass of `ndarray`, and the keywords ask for an array in memory.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import blosc2
-    >>> cframe_of(np.arange(3), {}) == blosc2.asarray(np.arange(3)).to_cframe()
-    True
     """
     keywords = settled(items, keywords)
     known = _kind_of(items, keywords) if items.nbytes <= _SMALL else None

@@ -64,13 +64,7 @@ _SHUFFLE = CParams().filters
 
 
 def plain_dtype(dtype: Any) -> tuple[np.dtype[Any], Shape]:
-    """A dtype without a shape, and the axes that it had.
-
-    Examples
-    --------
-    >>> plain_dtype(("f8", (10,)))
-    (dtype('float64'), (10,))
-    """
+    """A dtype without a shape, and the axes that it had."""
     dtype = np.dtype(dtype)
     more: Shape = ()
     while dtype.subdtype is not None:

@@ -664,14 +664,7 @@ _FORMULA_KINDS = np.dtype("f4"), np.dtype("f8")
 
 
 def positions(shape: tuple[int, ...], box: Box) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The positions of the items of a box in the C order of an array of this shape.
-
-    Examples
-    --------
-    >>> positions((4, 10), (slice(1, 3), slice(0, 2)))
-    array([[10, 11],
-           [20, 21]])
-    """
+    """The positions of the items of a box in the C order of an array of this shape."""
     result: np.ndarray[Any, np.dtype[np.int64]] = np.zeros((), np.int64)
     stride = 1
     for axis in range(len(shape) - 1, -1, -1):
@@ -753,14 +746,7 @@ class Spaced:
 
 
 def eye_part(box: Box, k: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any] | None:
-    """A part of a matrix with ones on its diagonal `k`. None if it has only zeros.
-
-    Examples
-    --------
-    >>> eye_part((slice(1, 3), slice(2, 4)), 0, np.dtype("i4"))
-    array([[0, 0],
-           [1, 0]], dtype=int32)
-    """
+    """A part of a matrix with ones on its diagonal `k`. None if it has only zeros."""
     rows, columns = box
     diagonal = k + rows.start - columns.start
     height, width = rows.stop - rows.start, columns.stop - columns.start

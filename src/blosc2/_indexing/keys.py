@@ -162,12 +162,6 @@ def basic_selection(key: Any, shape: tuple[int, ...]) -> Selection | None:
     None when the key needs more than a selection can say: arrays, lists, booleans, and names of fields. `IndexError`
     for an integer out of bounds, too many indices, a second `Ellipsis`, or something that is no index; `TypeError` or
     `ValueError` for a slice whose bounds are no integers, or whose step is zero.
-
-    Examples
-    --------
-    >>> selection = basic_selection((slice(9, 2, -3), 4), (10, 20))
-    >>> selection.starts, selection.counts, selection.steps, selection.shape
-    ((3, 4), (3, 1), (3, 1), (3,))
     """
     if type(key) is slice and len(shape) == 1:
         count, first, step, reverse = ascending(key, shape[0])
@@ -411,12 +405,6 @@ def advanced_selection(key: Any, shape: tuple[int, ...]) -> FancySelection:
     """Turn a key into points of an array of this shape; arrays of this package are NumPy arrays in it.
 
     `IndexError` as NumPy raises it.
-
-    Examples
-    --------
-    >>> fancy = advanced_selection(([4, 0], slice(1, 3)), (5, 6))
-    >>> fancy.indices[0].tolist(), fancy.counts, fancy.shape
-    ([4, 0], (1, 2), (2, 2))
     """
     items: list[Any] = [_plain(item) for item in (key if isinstance(key, tuple) else (key,))]
     ndim = len(shape)
