@@ -5,7 +5,6 @@ from __future__ import annotations
 import binascii
 import math
 import os
-from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +18,7 @@ from blosc2.storage import Codec
 
 if TYPE_CHECKING:
     from blosc2._arrays.readable import ReadableArray
+    from blosc2._core.frame.frame import Frame
     from blosc2._indexing import Version
 
 
@@ -115,29 +115,21 @@ class _Seen:
         self.shape, self.blocks = geometry.shape, geometry.blocks
         if frame.needs_geometry or frame.checks_chunks:  # these are decoded as a whole
             self.blocks = geometry.chunks
-        self.vlmeta = _Attributes(frame)
+        self.vlmeta: Any = _Attributes(frame)  # of which pictures ask for some
 
     def __getitem__(self, key: Any) -> Any:
         return _indexing.read(self._version, key, 1)
 
 
-class _Attributes(Mapping[str, Any]):
-    """The attributes of a frame."""
+class _Attributes:
+    """The attributes of a frame, one at a time."""
 
-    def __init__(self, frame: Any) -> None:
+    def __init__(self, frame: Frame) -> None:
         self._frame = frame
 
-    def __getitem__(self, name: str) -> Any:
+    def get(self, name: str) -> Any:
         packed = self._frame.vlmeta(name)
-        if packed is None:
-            raise KeyError(name)
-        return unpack(packed)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._frame.vlmeta_chunks())
-
-    def __len__(self) -> int:
-        return len(self._frame.vlmeta_chunks())
+        return None if packed is None else unpack(packed)
 
 
 def _picture(array: ReadableArray) -> str:
