@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 import blosc2
 from blosc2._arrays import slabs as piecewise
 from blosc2._functions import creation
-from blosc2._functions.creation import positions
 
 DTYPES = ["i1", "u1", "i2", "u4", "i8", "u8", "f4", "f8", "c8", "c16", ">i4", ">f8", "f2", None]
 NUMBERS = st.one_of(st.integers(-50, 50), st.floats(-50, 50, allow_nan=False), st.just(10**6))
@@ -87,13 +86,6 @@ def test_parts_of_eye_without_ones_cost_nothing() -> None:
     array = blosc2.eye(64, chunks=(8, 8), blocks=(8, 8))
     special = [info.special for info in array.iterchunks_info()]
     assert special.count(blosc2.SpecialValue.ZERO) == 64 - 8
-
-
-def test_positions() -> None:
-    whole = np.arange(60).reshape(3, 4, 5)
-    box = (slice(1, 3), slice(0, 2), slice(3, 5))
-    assert np.array_equal(positions(whole.shape, box), whole[box])
-    assert positions((), ()).tolist() == 0
 
 
 def test_steps_of_none_and_dates() -> None:

@@ -90,27 +90,45 @@ def test_rows_wait_and_are_seen(tmp_path: Path) -> None:
     np.testing.assert_array_equal(seen_by_others(path), rows)
 
 
-@pytest.mark.parametrize(
-    "look",
-    [
-        lambda a, _: a[:], lambda a, _: next(iter(a)) if len(a) == 1 else np.stack(list(a)), lambda a, _: a.copy()[:],
-        lambda a, _: blosc2.from_cframe(a.to_cframe())[:], lambda a, _: pickle.loads(pickle.dumps(a))[:],
-        lambda a, _: copy.copy(a)[:], lambda a, _: a.read(), lambda a, _: np.asarray(a),
-        lambda a, _: a.slice(slice(None))[:],
-        lambda a, _: a.read_many([slice(None)])[0],
-        lambda a, _: np.frombuffer(a.schunk[:], "i4").reshape(-1, 8)[: len(a)],
-        lambda a, _: np.frombuffer(a.schunk.decompress_chunk(0), "i4").reshape(-1, 8)[: len(a)],
-        lambda a, _: a.squeeze()[:], lambda a, _: blosc2.expand_dims(a, 0)[0],
-        lambda a, path: blosc2.open(path)[:], lambda a, path: blosc2.open(path, mode="a")[:],
-        lambda a, path: blosc2.open(path, mmap_mode="r")[:],
-        lambda a, path: a.save(path.with_name("y.b2nd")) or blosc2.open(path.with_name("y.b2nd"))[:],
-        lambda a, path: a.flush() or seen_by_others(path),
-        lambda a, path: a.__exit__(None, None, None) or seen_by_others(path),
-        lambda a, path: a.compact() and seen_by_others(path),
-        lambda a, path: a.vlmeta.__setitem__("k", 1) or seen_by_others(path),
-        lambda a, path: a.check().ok and seen_by_others(path),
-    ],
-)  # fmt: skip
+def stored(array: Any, path: Path) -> Any:
+    """What a store makes of it."""
+    with blosc2.TreeStore(path.with_name("t.b2z"), mode="w") as store:
+        store["/x"] = array
+    return blosc2.open(path.with_name("t.b2z"))["/x"]
+
+
+#: Ways to look at an array, each of which shows all of its rows.
+LOOKS: list[Any] = [
+    lambda a, _: a[:], lambda a, _: np.stack(list(a)), lambda a, _: np.stack([a[n] for n in range(len(a))]),
+    lambda a, _: a.copy()[:], lambda a, _: a.slice(slice(None))[:], lambda a, _: a.read(),
+    lambda a, _: a.read_many([slice(None)])[0], lambda a, _: np.asarray(a), lambda a, _: a.oindex[:, [*range(8)]],
+    lambda a, _: blosc2.from_cframe(a.to_cframe())[:], lambda a, _: pickle.loads(pickle.dumps(a))[:],
+    lambda a, _: copy.copy(a)[:], lambda a, _: copy.deepcopy(a)[:],
+    lambda a, _: np.frombuffer(a.schunk[:], "i4").reshape(-1, 8)[: len(a)],
+    lambda a, _: np.concatenate([
+        np.frombuffer(a.schunk.decompress_chunk(n), "i4").reshape(-1, 8) for n in range(a.schunk.nchunks)
+    ])[: len(a)],
+    lambda a, _: np.concatenate([
+        np.frombuffer(blosc2.decompress2(a.schunk.get_chunk(n)), "i4").reshape(-1, 8) for n in range(a.schunk.nchunks)
+    ])[: len(a)],
+    lambda a, _: a.squeeze()[:], lambda a, _: blosc2.expand_dims(a, 0)[0], lambda a, _: blosc2.asarray(a)[:],
+    lambda a, _: blosc2.concat([a, a])[: len(a)],
+    lambda a, path: a.save(path.with_name("y.b2nd")) or seen_by_others(path.with_name("y.b2nd")),
+    lambda a, path: a.copy(urlpath=path.with_name("z.b2nd"), chunks=(5, 8))[:],
+    lambda a, path: stored(a, path)[:],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("look", [
+    *LOOKS,
+    lambda a, path: blosc2.open(path)[:], lambda a, path: blosc2.open(path, mode="a")[:],
+    lambda a, path: blosc2.open(path, mmap_mode="r")[:],
+    lambda a, path: a.flush() or seen_by_others(path),
+    lambda a, path: a.__exit__(None, None, None) or seen_by_others(path),
+    lambda a, path: a.compact() and seen_by_others(path),
+    lambda a, path: a.vlmeta.__setitem__("k", 1) or seen_by_others(path),
+    lambda a, path: a.check().ok and seen_by_others(path),
+])  # fmt: skip
 def test_whoever_looks_finds_it(tmp_path: Path, look: Any) -> None:
     path = tmp_path / "x.b2nd"
     array, rows = new(path), rows_of(9)
@@ -562,29 +580,7 @@ def test_others_do_not_see_what_cannot_be_published(
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize(
-    "look",
-    [
-        lambda a, _: a[:], lambda a, _: np.stack(list(a)), lambda a, _: np.stack([a[n] for n in range(len(a))]),
-        lambda a, _: a.copy()[:], lambda a, _: a.slice(slice(None))[:], lambda a, _: a.read(),
-        lambda a, _: a.read_many([slice(None)])[0], lambda a, _: np.asarray(a), lambda a, _: a.oindex[:, [*range(8)]],
-        lambda a, _: blosc2.from_cframe(a.to_cframe())[:], lambda a, _: pickle.loads(pickle.dumps(a))[:],
-        lambda a, _: copy.copy(a)[:], lambda a, _: copy.deepcopy(a)[:],
-        lambda a, _: np.frombuffer(a.schunk[:], "i4").reshape(-1, 8)[: len(a)],
-        lambda a, _: np.concatenate([
-            np.frombuffer(a.schunk.decompress_chunk(n), "i4").reshape(-1, 8) for n in range(a.schunk.nchunks)
-        ])[: len(a)],
-        lambda a, _: np.concatenate([
-            np.frombuffer(blosc2.decompress2(a.schunk.get_chunk(n)), "i4").reshape(-1, 8)
-            for n in range(a.schunk.nchunks)
-        ])[: len(a)],
-        lambda a, _: a.squeeze()[:], lambda a, _: blosc2.expand_dims(a, 0)[0], lambda a, _: blosc2.asarray(a)[:],
-        lambda a, _: blosc2.concat([a, a])[: len(a)],
-        lambda a, path: a.save(path.with_name("y.b2nd")) or seen_by_others(path.with_name("y.b2nd")),
-        lambda a, path: a.copy(urlpath=path.with_name("z.b2nd"), chunks=(5, 8))[:],
-        lambda a, path: stored(a, path)[:],
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("look", LOOKS)
 def test_what_cannot_be_published_is_read_from_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look: Any
 ) -> None:
@@ -610,13 +606,6 @@ def test_what_cannot_be_published_is_read_from_memory(
         failing(patched, FULL)
         np.testing.assert_array_equal(array[: len(model)], model)
     np.testing.assert_array_equal(array[: len(model)], model)
-
-
-def stored(array: Any, path: Path) -> Any:
-    """What a store makes of it."""
-    with blosc2.TreeStore(path.with_name("t.b2z"), mode="w") as store:
-        store["/x"] = array
-    return blosc2.open(path.with_name("t.b2z"))["/x"]
 
 
 def test_reads_of_what_cannot_be_published_try_that_now_and_then(
@@ -813,17 +802,6 @@ def test_a_file_that_is_gone_in_the_end_is_no_error(tmp_path: Path) -> None:
     del array
     gc.collect()
     assert not path.exists()
-
-
-def test_others_open_the_file_though_nothing_can_be_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "x.b2nd"
-    array = new(path, 3)
-    array.append(rows_of(1)[0])
-    with monkeypatch.context() as patched:
-        failing(patched, FULL)
-        assert len(blosc2.open(path)) == 3
-    assert is_waiting(array)
-    assert len(blosc2.open(path)) == 4
 
 
 def test_who_opens_a_file_hears_of_changes_that_are_lost(tmp_path: Path) -> None:
@@ -1245,15 +1223,6 @@ def test_beside_numpy(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
     if seed % 3 == 0:
         monkeypatch.setattr(waiting_rows, "_FEW", 1)
     Beside(tmp_path / "x.b2nd", seed).play(120)
-
-
-def test_a_store_shows_what_waits_for_one_of_its_files(tmp_path: Path) -> None:
-    with blosc2.DictStore(tmp_path / "s.b2d", mode="w") as store:
-        store["/x"] = blosc2.asarray(np.arange(3000), chunks=(500,))
-    array = blosc2.open(tmp_path / "s.b2d" / "x.b2nd", mode="a")
-    array.append(np.array([5]))
-    assert is_waiting(array)
-    assert blosc2.DictStore(tmp_path / "s.b2d", mode="r")["/x"][-1] == 5
 
 
 # ------------------------------------------------------------------------------------------------ what comes between

@@ -18,8 +18,10 @@ import blosc2
 from blosc2._core.ndim.grid_read import Read
 from blosc2._indexing import read_items as picking
 
-SHAPES = hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=9)
-KINDS = ("slice", "int", "0d", "none", "...", "mask", "mask2", "bool", "array", "array", "list")
+SHAPES = hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=9) | hnp.array_shapes(
+    min_dims=5, max_dims=8, min_side=1, max_side=3
+)
+KINDS = ["slice", "int", "0d", "none", "...", "mask", "mask2", "bool", "array", "array", "list"]
 DTYPES = st.sampled_from(["i2", ">i4", "f8", "S3", "c16"])
 
 
@@ -48,9 +50,7 @@ def keys(draw: st.DrawFn, shape: tuple[int, ...]) -> Any:
         n = shape[axis]
         low, high = (-n, n - 1) if n else (0, 0)
         number = st.integers(low, high + (draw(st.integers(0, 30)) == 0))
-        kind = draw(
-            st.sampled_from(["slice", "int", "0d", "none", "...", "mask", "mask2", "bool", "array", "array", "list"])
-        )
+        kind = draw(st.sampled_from(KINDS))
         if kind == "slice":
             bound = st.none() | st.integers(-n - 2, n + 2)
             key.append(slice(draw(bound), draw(bound), draw(st.sampled_from([None, 1, 2, 3, -1, -2]))))
@@ -119,29 +119,6 @@ def test_as_numpy(data: st.DataObject) -> None:
         changed[key] = value
         array[key] = value
         np.testing.assert_array_equal(array[...], changed)
-
-
-@settings(max_examples=100)
-@given(st.data())
-def test_many_axes_as_numpy(data: st.DataObject) -> None:
-    shape = data.draw(hnp.array_shapes(min_dims=5, max_dims=8, min_side=1, max_side=3))
-    items = np.random.default_rng(1).integers(0, 1000, shape)
-    how, limits = data.draw(parts(shape))
-    key = data.draw(keys(shape) | hnp.basic_indices(shape, allow_newaxis=True))
-    array = blosc2.asarray(items, **how)
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in limits.items():
-            patch.setattr(picking, name, value)
-        try:
-            expected = np.asarray(items[key])
-        except (IndexError, ValueError) as error:
-            with pytest.raises(type(error)):
-                array[key]
-            return
-        np.testing.assert_array_equal(array[key], expected, strict=True)
-        items[key] = -1
-        array[key] = -1
-        np.testing.assert_array_equal(array[...], items)
 
 
 @settings(max_examples=300)
