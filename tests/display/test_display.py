@@ -121,6 +121,7 @@ def test_html_of_an_outline() -> None:
     assert "b" not in html.seen
     assert "script" not in html.seen
     assert html.seen.count("details") == 1
+    assert "<details>" in as_html(TREE)  # which is folded
     assert "a<b>/" in html.text
     assert r"x&y\n" in html.text
     assert "... 1 more leaf" in html.text
