@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from fixture_kit import manifest
+from fixture_kit import limits, manifest
 from fixture_kit.checked_files import FILES, MEMORY, NUMBERS, archive, archive_changed, array, embedded
 from fixture_kit.isolated import Worker
 from store_kit import tree_state
@@ -96,6 +97,16 @@ def test_hostile(entry: dict[str, Any], checker: Worker) -> None:
         assert all(problem for _, _, problem in found), what
     assert answer["recovered"] is not None or answer["error"], what
     assert answer["memory"] < MEMORY, what
+
+
+def test_a_large_chunk_takes_little_memory(tmp_path: Path, checker: Worker) -> None:
+    if not limits.LINUX:
+        pytest.skip("measures memory in /proc")
+    path = tmp_path / "large.b2nd"
+    blosc2.asarray(np.arange(16 << 20, dtype="i8"), urlpath=str(path), chunks=(16 << 20,), blocks=(1 << 16,))
+    answer = checker.ask({"path": str(path), "salvage": False})
+    assert answer["findings"] == []
+    assert answer["checked"] < MEMORY
 
 
 def test_archives_of_other_tools(tmp_path: Path) -> None:

@@ -10,24 +10,13 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
-from fixture_kit import limits, manifest
-from fixture_kit.checked_files import FILES, MEMORY, NUMBERS, archive, array, fill
-from fixture_kit.isolated import Worker
+from fixture_kit import manifest
+from fixture_kit.checked_files import FILES, NUMBERS, archive, array, fill
 
 import blosc2
 from blosc2._integrity.report import CheckReport, Finding
 from blosc2._tools.cli import main
-
-
-@pytest.fixture(scope="module")
-def checker() -> Iterator[Worker]:
-    worker = Worker("fixture_kit.check_worker")
-    # what is loaded when first needed, no file is to be blamed for
-    worker.ask({"path": str(manifest.ROOT / "stores" / "tree_plain.b2z"), "salvage": True})
-    yield worker
-    worker.close()
 
 
 # ------------------------------------------------------------------ the interface
@@ -139,16 +128,6 @@ def test_progress(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         blosc2.check(tmp_path / "array.b2nd", progress=stop)
-
-
-def test_a_large_chunk_takes_little_memory(tmp_path: Path, checker: Worker) -> None:
-    if not limits.LINUX:
-        pytest.skip("measures memory in /proc")
-    path = tmp_path / "large.b2nd"
-    blosc2.asarray(np.arange(16 << 20, dtype="i8"), urlpath=str(path), chunks=(16 << 20,), blocks=(1 << 16,))
-    answer = checker.ask({"path": str(path), "salvage": False})
-    assert answer["findings"] == []
-    assert answer["checked"] < MEMORY
 
 
 def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
