@@ -93,27 +93,9 @@ class EmbedStore(Store):
     `ResourceWarning`. `discard` drops pending changes. Replaced or deleted values leave unused bytes in the file, until
     these exceed twice the bytes in use, or until `compact` is called: then a new file replaces the old one.
 
-    **Sharing.** With ``locking=True`` a handle does not hold the writer's lock. Each change, and each `transaction`,
-    waits for its turn, starts from the newest version, is published and lets the lock go. Handles take turns in the
-    order in which they asked, and a killed process only loses its turn. Every access shows the newest version:
-    leaves that you hold of a store open for writing follow it, too, those of a reader stay as they are. `read_many` and
-    iteration use one version. Mode 'w' empties the store at once. A handle without `locking` that is open for writing
-    makes the others wait. Many changes cost less in one `transaction`. A small file, ``.b2lock``, stays beside it.
-
-    **In one process.** Mode 'a' shares what the process has open for writing already: both handles have the same
-    leaves and pending changes, and each is closed by itself. Mode 'w' takes the file over: the older handle is closed.
-
-    **Mapping.** With ``mmap_mode="r"`` the file is mapped once, however many leaves are open. Leaves read from the
-    mapping without a system call or a copy of compressed bytes. Mapping costs a few microseconds at open, and address
-    space of the size of the file. Its memory belongs to the page cache: all processes share it, and the system can free
-    it, although tools count touched pages as memory of the process. Leaves keep the mapping alive after `close`.
-    Without mapping (None), reads are positional reads of one descriptor: slower above some 16 KB for each read, but
-    safe if the file is truncated.
-
-    The limits of mapping: if another program truncates a mapped file, the next access kills the process with SIGBUS
-    (this package only replaces files and appends to them). The same may happen on a network file system when the
-    connection breaks. On Windows a mapped file cannot be replaced or deleted. In files of other programs the values are
-    compressed a second time; they must be decoded first, and mapping gains little.
+    **Sharing, in one process, and mapping.** See the notes of `DictStore`. The file is mapped once, however many leaves
+    are open. In files of other programs the values are compressed a second time; they must be decoded first, and
+    mapping gains little.
 
     Examples
     --------

@@ -52,22 +52,9 @@ class NewFile(Block):
     As a context manager it gives the file to write to, and commits unless the block raises. It is made when `file` is
     first asked for: by then whoever removes it, whatever comes between, knows its temporary name.
 
-    Parameters
-    ----------
-    path : str
-        The name it will have. A link is followed if the file may be there already, as `open` does.
-    replace : bool
-        Whether a file of that name may be there; otherwise `FileExistsError` when it is.
-    lock : Lock, optional
-        Goes over to the file before it gets its name.
-    beside : str, optional
-        What it is written beside instead, where no file may appear in the folder that it will be in.
-    owner : Owner, optional
-        Of the change that it is a part of; by default it is one of its own.
-    buffered : bool
-        False for what is written by its descriptor. Buffers have locks, which a forked child should not wait for.
-    durable : bool
-        Whether the end of the block waits for the disk.
+    A link is followed if the file may be there already (`replace`). A `lock` goes over to the file before it gets its
+    name. It is written `beside` something else where no file may appear in the folder that it will be in. Without
+    buffers it is written by its descriptor: buffers have locks, which a forked child should not wait for.
     """
 
     def __init__(
@@ -231,10 +218,7 @@ def _taken(path: str) -> FileExistsError:
 class FileMoves:
     """Moves and removals that can be taken back until `forget`.
 
-    Parameters
-    ----------
-    keep : callable
-        Gives a file a second name, which is returned; None where that is not possible.
+    `keep` gives a file a second name, which it returns; None where that is not possible.
     """
 
     def __init__(self, keep: Callable[[str], str | None], owner: Owner) -> None:

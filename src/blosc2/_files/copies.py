@@ -25,12 +25,7 @@ _LARGE: Final = 1 << 30
 
 
 class ChunkBuffer:
-    """Takes pieces one after the other; `stored` gives all of them as one buffer.
-
-    Parameters
-    ----------
-    expected : int
-        The largest number of bytes that may come.
+    """Takes pieces of up to `expected` bytes in all, one after the other; `stored` gives all of them as one buffer.
 
     Examples
     --------
@@ -263,15 +258,7 @@ BUDGET: Final = 16 << 20
 
 
 class Spooled:
-    """A stored chunk that waits in a file.
-
-    Parameters
-    ----------
-    byte_range : tuple
-        Where it lies.
-    own : int, optional
-        Its checksum; by default it is computed when it is asked for.
-    """
+    """A stored chunk that waits in a file; its checksum is computed when it is asked for, unless it is given."""
 
     __slots__ = ("_sum", "byte_range")
 
@@ -316,10 +303,7 @@ class DrawnChunk:
 class TemporaryFile:
     """A file without a name for unpublished bytes. It is made when first needed, and goes with its last source.
 
-    Parameters
-    ----------
-    beside : str
-        The file for which it waits: there is most likely to be room on the same disk.
+    It lies beside the file for which it waits: there is most likely to be room on the same disk.
     """
 
     def __init__(self, beside: str) -> None:
@@ -369,13 +353,9 @@ class TemporaryFile:
 
 
 class Spool:
-    """Takes the stored chunks of one change.
+    """Takes the stored chunks of one change; beyond a budget they go to a temporary file, or to one beside a file.
 
-    Parameters
-    ----------
-    beside : str, TemporaryFile or None
-        Where they go beyond a budget: to a new file beside this one, or to a temporary file. None keeps them in memory,
-        whatever they take.
+    With None they stay in memory, whatever they take.
     """
 
     def __init__(self, beside: str | TemporaryFile | None) -> None:

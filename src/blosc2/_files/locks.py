@@ -41,22 +41,12 @@ class LockedFile(Block):
 
     The lock belongs to this opening of the file: other openings wait, in any process. Without `exclusive` nothing is
     locked. It is advisory: readers do not ask for it. On Windows there is none, and only the checks around it remain.
-
-    Parameters
-    ----------
-    owner : Owner
-        Of the change. In a forked child the lock is its parent's.
-    stand_in : str
-        See `flock`.
-    waits : bool
-        Whether it waits; otherwise a lock that somebody else has is a `BlockingIOError`.
-    timeout : float or None
-        For how many seconds it waits at most.
+    For `stand_in` see `flock`. Without `waits`, a lock that somebody else has is a `BlockingIOError`.
 
     Raises
     ------
     StoreLockedError
-        Somebody else has the lock all that time.
+        Somebody else has the lock for all of the `timeout`.
     RuntimeError
         This thread has locked the file by another descriptor: it is in the middle of a change, and would wait for ever.
     """
@@ -107,17 +97,10 @@ def _is_own(number: int) -> bool:
 
 
 def flock(descriptor: int, operation: int, path: str, *, stand_in: str = "", shared: bool = False) -> None:
-    """Lock an open file. The error of a file system without locks says what to do.
+    """Lock an open file. The error of a file system without locks says what to do; `shared` is ``locking=True``.
 
-    Parameters
-    ----------
-    descriptor, operation : int
-        As for `fcntl.flock`.
-    stand_in : str
-        Of a directory, the name of a file in it that is locked instead where a directory cannot be: NFS gives an
-        exclusive lock only to who may write. The descriptor leads to that file then, which stays.
-    shared : bool
-        Whether somebody asked for ``locking=True``.
+    `stand_in` is the name of a file in a directory that is locked instead where a directory cannot be: NFS gives an
+    exclusive lock only to who may write. The descriptor leads to that file then, which stays.
     """
     begun = time.monotonic()
     try:
@@ -246,13 +229,7 @@ _FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os
 
 
 class CreationLock:
-    """The file that is locked while a store is made.
-
-    Parameters
-    ----------
-    store : str
-        The path of the store. Links are followed, so all names of one store have one such file.
-    """
+    """The file that is locked while a store is made: the same one for all of its names, as links are followed."""
 
     __slots__ = ("_folders", "_owner", "_store", "path")
 
@@ -351,13 +328,7 @@ _HAS_QUEUE: Final = sys.platform == "linux" and struct.calcsize("P") == 8 and ha
 
 
 class Turn:
-    """The place of one handle among those that change a store.
-
-    Parameters
-    ----------
-    path : str
-        The file that they share, which is made if it is missing. It stays.
-    """
+    """The place of one handle among those that change a store, by a file that they share; it stays."""
 
     __slots__ = ("_descriptor", "_owner", "_path")
 
@@ -490,27 +461,20 @@ def _unlock(number: int, position: int, nbytes: int = 1) -> None:
 
 
 class Sidecar:
-    """The lock of one handle. Other handles wait for it, also those of this process.
+    """The lock of one handle of the data at a path. Other handles wait for it, also those of this process.
 
-    Parameters
-    ----------
-    path : str
-        Of the data.
-    writable : bool
-        Whether the data will be changed. If not, data in a folder that cannot be written are read without a lock.
-    timeout : float or None
-        For how many seconds it is waited for at most; then there is a `StoreLockedError`.
+    Data that are not `writable`, in a folder that cannot be written, are read without a lock.
 
     Attributes
     ----------
     seen : int
-        The number of the change that the handle shows; it is for the handle to set.
+        The number of the change that the handle shows. The handle sets this and all others.
     refreshing : set of tuple of int
-        Processes and threads that are reading the newest version, for the handle.
+        Processes and threads that are reading the newest version.
     settled : tuple of int or None
-        What the system told of the watched file when the handle showed its version for certain; for the handle to set.
+        What the system told of the watched file when the handle showed its version for certain.
     watched : str
-        The file whose bytes make a version current; for the handle to set.
+        The file whose bytes make a version current.
     entered : list of context manager
         What the handle entered without ``with``.
     """

@@ -21,12 +21,7 @@ KEYS_AT_ONCE: Final = 1024
 
 
 class Contents:
-    """Finds the leaves of one store by key. Keys are canonical.
-
-    Parameters
-    ----------
-    in_order : bool
-        Whether keys are iterated over in sorted order, or in the order in which they came.
+    """Finds the leaves of one store by canonical key. Keys come `in_order`, or as they were added.
 
     Attributes
     ----------

@@ -127,12 +127,7 @@ class KeyClashes(KnownNames):
 class NewKeys:
     """Admits the keys of many new values one by one, and keeps only their hashes.
 
-    Parameters
-    ----------
-    table : LeafTable
-        The store that they are for, without pending changes.
-    grouped : bool, optional
-        Whether a key is either a leaf or a group; as in the store if not given.
+    The store has no pending changes. `grouped` says whether a key is either a leaf or a group; None, as in the store.
     """
 
     def __init__(self, table: LeafTable, names: KeyClashes, *, grouped: bool | None = None) -> None:

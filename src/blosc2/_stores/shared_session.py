@@ -158,10 +158,7 @@ _changing: dict[str, tuple[int, int]] = {}
 class SharedWriting(OuterBlock):
     """The lock of one store that is changed in turns, as a context manager for one change.
 
-    Parameters
-    ----------
-    timeout : float or None
-        How many seconds a change waits for others.
+    A change waits for others up to `timeout` seconds, or without limit.
     """
 
     def __init__(self, table: LeafTable, following: SharedFollowing, timeout: float | None) -> None:

@@ -120,19 +120,10 @@ def _all_totals(table: LeafTable, path: str, *, opening: bool) -> Totals:
 
 
 def outline(store: Store, group: str = "", depth: int | None = None, most: int = MOST, most_in_group: int = 0) -> Node:
-    """The tree below a group, given by its absolute path.
+    """The tree below a group, given by its absolute path ("" for the root): all levels, or `depth` of them.
 
-    The levels are filled from the top, so what lies deep is left out first. Leaves that no catalog describes are
-    opened.
-
-    Parameters
-    ----------
-    group : str
-        "" for the root.
-    depth : int, optional
-        How many levels to show.
-    most, most_in_group : int
-        The largest number of nodes, and of those of one group; 0 for as many as there may be in all.
+    The levels are filled from the top, so what lies deep is left out first. There are at most so many nodes, and nodes
+    of one group; 0 for as many as there may be in all. Leaves that no catalog describes are opened.
     """
     shown: dict[str, tuple[list[str], list[str]]] = {}
     left, level, paths = most, 0, [group]
@@ -384,20 +375,10 @@ class Drawing(str):
 def drawn(
     path: str, children: Children, label: Callable[[str], str], depth: int | None = None, lines: int = 100
 ) -> Drawing:
-    """Draw groups and leaves.
+    """Draw what is below a path, "" for the root, in up to so many lines; a last line "..." stands for more.
 
-    Parameters
-    ----------
-    path : str
-        The group at the top, "" for the root.
-    children : callable
-        Names of the groups and of the leaves right below a group.
-    label : callable
-        The text behind the name of a leaf.
-    depth : int, optional
-        How many levels to draw.
-    lines : int
-        The largest number of lines. A last line "..." says that more were left out.
+    `children` gives the names of the groups and of the leaves right below a group, `label` the text behind the name of
+    a leaf.
     """
     found = [path or "/"]
     for line in _lines(path, children, label, depth, ""):

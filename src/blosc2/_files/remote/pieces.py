@@ -69,17 +69,13 @@ class Piece:
 
 
 class ServerPace:
-    """How long an object's server takes to answer, how fast bytes come then, and what is worth fetching with others.
+    """How long a server takes to answer, how fast bytes come then, and what is worth fetching with others.
 
     Who reads random parts one after the other waits for an answer each time, unless the bytes came with earlier ones.
     So what is fetched is widened to whole pages and chunks, as large as costs no more than one more answer, and than
     some of those that were waited for: what is fetched for later reads never doubles the time. As long as little is
-    known of a server, answers become larger step by step.
-
-    Parameters
-    ----------
-    most : int
-        Bytes that may be fetched and never be needed. Each that is read without a request allows for some more.
+    known of a server, answers become larger step by step. No more than `most` bytes are fetched and never needed; each
+    that is read without a request allows for some more.
     """
 
     def __init__(self, most: int) -> None:
@@ -165,16 +161,10 @@ def _joined(spans: list[tuple[int, int]], gap: int) -> list[tuple[int, int]]:
 
 
 class Pieces:
-    """The pieces of one object. They do not overlap. Whoever calls holds a lock.
+    """The pieces of one object of some size. They do not overlap. Whoever calls holds a lock.
 
-    Parameters
-    ----------
-    size : int
-        Of the object.
-    limit : int
-        How many bytes are kept; those that somebody is about to read come on top.
-    stored : callable, optional
-        Where the next run of bytes from a place on begins and ends that need not be fetched, because they are on disk.
+    `limit` bytes are kept; those that somebody is about to read come on top. `stored` tells where the next run of bytes
+    from a place on begins and ends that need not be fetched, because they are on disk.
     """
 
     def __init__(self, size: int, limit: int, stored: Callable[[int], tuple[int, int] | None] | None = None) -> None:
@@ -311,16 +301,9 @@ _LOOK: Final = 16
 
 
 class DiskBlocks:
-    """The bytes of one version of an object in a folder.
+    """The bytes of one version of an object, in a folder where all objects are kept; it is made if it is missing.
 
-    Parameters
-    ----------
-    folder : str
-        Where all objects are kept; made if it is missing.
-    limit : int
-        How many bytes the folder may take; those that were written first go first.
-    url, version : str, Version
-        What is kept.
+    The folder takes no more than `limit` bytes; those that were written first go first.
     """
 
     def __init__(self, folder: str, limit: int, url: str, version: Version) -> None:

@@ -114,18 +114,7 @@ def _pairs(store: Store) -> Iterator[tuple[str, Any]]:
 
 
 class _Leaf:
-    """The selections of one array that a batch reads.
-
-    Attributes
-    ----------
-    key : str
-    version : tuple
-        Geometry, dtype and frame.
-    positions : list of int
-        The numbers of its items in the batch.
-    shapes : dict
-        The shape of each, by that number.
-    """
+    """The selections of one array in a batch; `positions` are the numbers of its items, by which `shapes` is kept."""
 
     def __init__(self, key: str, version: Version, positions: list[int], selections: list[Any], nthreads: int) -> None:
         self.key, self.version, self.positions = key, version, positions
@@ -211,14 +200,9 @@ def _leaves(store: Store, items: list[Any], nthreads: int) -> list[_Leaf]:
 
 
 def read_parts(parts: list[tuple[str, Version, Any]], rows: list[Items], nthreads: int) -> None:
-    """Read selections of many arrays, each into an array of its own of any strides.
+    """Read selections of many arrays, each into an array of its own, of any strides.
 
-    Parameters
-    ----------
-    parts : list of tuple
-        A name for errors, the version of an array (geometry, dtype, frame), and what is selected.
-    rows : list of ndarray
-        One for each part, of the shape of the selection and the dtype of the array.
+    A part is a name for errors, the version of an array (geometry, dtype, frame), and what is selected.
     """
     wanted: dict[int, tuple[str, Version, list[int]]] = {}
     for position, (name, version, _) in enumerate(parts):
