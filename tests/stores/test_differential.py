@@ -1,6 +1,7 @@
 """Every operation that may be refused or fail, in any order, of all stores and tiers, beside a dictionary.
 
-After each step the store and what others see equal the dictionaries, and after `close` what is stored does.
+After each step the store and what others see equal the dictionaries, and after `close` what is stored does. With
+``locking=True`` two handles take turns, and each shows at once what the other one has changed.
 """
 
 from __future__ import annotations
@@ -47,10 +48,11 @@ def below(values: Values, group: str) -> list[str]:
 
 
 class Machine(RuleBasedStateMachine):
-    """A store and what it must show; `folder` and `kind` are set by the test."""
+    """A store and what it must show; `folder`, `kind` and `locking` are set by the test."""
 
     folder: Path
     kind: str
+    locking = False
     made = 0
 
     @initialize()
@@ -59,7 +61,9 @@ class Machine(RuleBasedStateMachine):
         folder = self.folder / str(Machine.made)
         folder.mkdir()
         self.make = Maker(self.kind, folder)
-        self.store = self.make("w")
+        how = {"locking": True} if self.locking else {}
+        self.store = self.make("w", **how)
+        self.other = self.make("a", **how) if self.locking else None
         self.store.flush()
         self.now: Values = {}
         self.published: Values = {}
@@ -69,6 +73,8 @@ class Machine(RuleBasedStateMachine):
         if hasattr(self, "store"):
             with suppress(ValueError):
                 self.store.close()
+            if self.other is not None:
+                self.other.close()
             assert self.make.values() == self.now
             assert not blosc2.check(self.make.path)
 
@@ -98,9 +104,16 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def as_the_dictionaries(self) -> None:
-        if hasattr(self, "store"):
-            recount(self.store, self.now, (), NAMES)
-            assert self.make.values() == self.published
+        if not hasattr(self, "store"):
+            return
+        recount(self.store, self.now, (), NAMES)
+        if self.other is not None:
+            recount(self.other, self.now, (), NAMES)
+            for key, leaf in self.leaves.items():
+                assert leaf is not self.store.get(key) or leaf[:].tolist() == self.now[key]
+            self.published = dict(self.now)
+            self.store, self.other = self.other, self.store
+        assert self.make.values() == self.published
 
     # -------------------------------------------------------------------------------- changes
     @rule(key=keys, length=lengths)
@@ -255,13 +268,14 @@ class Machine(RuleBasedStateMachine):
         self.store.close()
         self.leaves = {}
         self.published = dict(self.now)
-        self.store = self.make("a")
+        self.store = self.make("a", **({"locking": True} if self.locking else {}))
 
 
 @pytest.mark.usefixtures("changes_wait")
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "b2e, locking", "b2z, locking", "b2d, locking", "tree-b2d, locking"])
 def test_beside_a_dictionary(kind: str, tmp_path: Path) -> None:
-    machine = type("Machine", (Machine,), {"folder": tmp_path, "kind": kind})
+    kind, _, locking = kind.partition(", ")
+    machine = type("Machine", (Machine,), {"folder": tmp_path, "kind": kind, "locking": bool(locking)})
     run_state_machine_as_test(
         machine,
         settings=settings(
