@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,13 @@ class Maker:
     def values(self, **more: Any) -> dict[str, list[Any]]:
         with self("r", **more) as store:
             return values_of(store)
+
+
+def makers(kind: str, folder: Path) -> Iterator[Maker]:
+    """Stores of one kind, each in a folder of its own."""
+    for number in count():
+        (folder / str(number)).mkdir()
+        yield Maker(kind, folder / str(number))
 
 
 def values_of(store: Any) -> dict[str, list[Any]]:

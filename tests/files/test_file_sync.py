@@ -186,19 +186,6 @@ def test_all_are_synced_that_were_added(
     assert threading.active_count() == before
 
 
-@pytest.mark.parametrize("threads", [1, 8])
-def test_a_file_that_cannot_be_synced_ends_the_block(
-    threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("blosc2._files.sync.THREADS", threads)
-    paths = some_files(tmp_path, 40)
-    synced = noting_fsync(monkeypatch, bad=os.stat(paths[1]).st_ino)
-    with pytest.raises(OSError, match="cannot be written"), SyncsBeside() as syncs:
-        for path in paths:
-            syncs.add(path)
-    assert os.stat(paths[1]).st_ino in synced
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
 @pytest.mark.parametrize("raises", [False, True])
 def test_a_forked_child_leaves_the_block_at_once(raises: bool, tmp_path: Path) -> None:

@@ -287,25 +287,6 @@ for _ in range(60):
     ended(writers + readers)
 
 
-def test_an_assignment_is_seen_whole_or_not(tmp_path: Path) -> None:
-    path = tmp_path / "array.b2nd"
-    array = blosc2.zeros((40, 50), "i8", chunks=(10, 50), blocks=(10, 50), urlpath=path, locking=True)
-    programs = in_processes(
-        """
-array = blosc2.open(path, "a", locking=True)
-for _ in range(40):
-    array[:] = me + 1
-""",
-        path, 2,
-    )  # fmt: skip
-    while any(program.poll() is None for program in programs):
-        with array.holding_lock():
-            items = array[:]
-        assert items.min() == items.max()
-    ended(programs)
-    assert array[0, 0] in (1, 2)
-
-
 def test_the_lock_is_gone_with_its_program(tmp_path: Path) -> None:
     path = tmp_path / "array.b2nd"
     array = blosc2.zeros(3, urlpath=path, locking=True)

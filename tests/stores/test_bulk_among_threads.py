@@ -54,21 +54,6 @@ def expected(*groups: Iterator[tuple[str, np.ndarray]]) -> dict[str, bytes]:
     return {key: value.tobytes() for group in groups for key, value in group}
 
 
-def test_small_and_large_by_turns(path: Path) -> None:
-    before = found(path)
-
-    def mixed() -> Iterator[tuple[str, np.ndarray]]:
-        for n, pair in enumerate(leaves(COUNT)):
-            yield pair
-            if n % 300 == 0:
-                yield f"/large/{n}", np.arange(20_000 + n, dtype="u2").view("u1")
-
-    with blosc2.DictStore(path, mode="a") as store:
-        store.write_many(mixed())
-    assert found(path) == before | expected(mixed())
-    assert blosc2.check(path).ok
-
-
 @pytest.mark.parametrize("hint", [-5, 10**30, "many", ArithmeticError, 1 << 40, 300, 3])
 @pytest.mark.parametrize("count", [0, 20, 1000])
 def test_a_length_that_is_not_so(count: int, hint: Any, path: Path) -> None:

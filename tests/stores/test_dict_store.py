@@ -16,19 +16,13 @@ import pytest
 from file_store_kit import FileStoreContract
 from fixture_kit import manifest
 from fixture_kit.dict_stores import values_of
-from store_kit import VALUES, tree_state
+from store_kit import tree_state
 from store_makers import before_sync
 
 import blosc2
 from blosc2.exceptions import FormatError
 
 STORES = [e for e in manifest.FILES if e["kind"] in ("dictstore", "treestore")]
-# The one that is deflated is no key; see `test_a_compressed_leaf_is_no_key`.
-HOSTILE = [
-    e
-    for e in manifest.HOSTILE
-    if e["path"].endswith((".b2z", ".b2d")) and not e["path"].endswith("zip_leaf_deflated.b2z")
-]
 
 
 class TestZip(FileStoreContract):
@@ -76,21 +70,6 @@ def writable_copy(entry: dict[str, Any], target: Path) -> Path:
 
 
 # ------------------------------------------------------------------------------------------------ files of others
-@pytest.mark.parametrize("entry", HOSTILE, ids=[e["path"] for e in HOSTILE])
-def test_hostile_stores(entry: dict[str, Any], source: str | None) -> None:
-    path = manifest.path_of(entry)
-    step = "open"
-    with pytest.raises((FormatError, FileNotFoundError), match=path.name):
-        store = blosc2.DictStore(path, mode="r", mmap_mode=source)
-        step = "keys"
-        keys = list(store)
-        step = "read"
-        for key in keys:
-            store[key][()]
-    order = ("open", "keys", "read")
-    assert order.index(step) <= order.index(entry["error_by"])
-
-
 @pytest.mark.parametrize("entry", STORES, ids=[e["path"] for e in STORES])
 @pytest.mark.filterwarnings("ignore:.*under an unusual suffix")
 def test_stores_of_others_can_be_changed(entry: dict[str, Any], tmp_path: Path) -> None:
@@ -239,22 +218,6 @@ def test_threshold_none_embeds_what_had_no_file(path: Path, tmp_path: Path) -> N
             blosc2.DictStore(path, threshold=bad)
 
 
-def test_one_source_for_all_leaves(path: Path, source: str | None) -> None:
-    with blosc2.DictStore(path) as store:
-        for n in range(1000):
-            store[f"/g{n % 7}/leaf{n}"] = np.arange(n % 50)
-    opened = len(os.listdir("/proc/self/fd")) if sys.platform == "linux" else 0
-    mapped = Path("/proc/self/maps").read_text().count(str(path)) if sys.platform == "linux" else 0
-    store = blosc2.DictStore(path, mode="r", mmap_mode=source)
-    leaves = list(store.values())
-    if path.suffix == ".b2z":
-        assert len({id(leaf._handle.frame.source) for leaf in leaves}) == 1
-    if sys.platform == "linux":
-        assert len(os.listdir("/proc/self/fd")) - opened <= 1
-        assert Path("/proc/self/maps").read_text().count(str(path)) - mapped <= 1
-    assert [leaf.shape for leaf in leaves[:3]] == [store[key].shape for key in list(store)[:3]]
-
-
 def test_member_byte_range(tmp_path: Path, source: str | None) -> None:
     path = tmp_path / "x.b2z"
     with blosc2.DictStore(path) as store:
@@ -313,38 +276,6 @@ def test_an_unfinished_append_is_cut_off(tmp_path: Path) -> None:
         assert list(store) == ["/a", "/b"]
 
 
-def test_every_cut_of_an_append_shows_the_old_or_the_new(tmp_path: Path) -> None:
-    path = tmp_path / "x.b2z"
-    with blosc2.DictStore(path) as store:
-        store["/a"] = [1]
-    old = len(path.read_bytes())
-    with blosc2.DictStore(path) as store:
-        store["/a"] = [2]
-        store["/b"] = [3]
-    data = before_sync(path.read_bytes())
-    cut = tmp_path / "cut.b2z"
-    for length in range(old, len(data) + 1):
-        cut.write_bytes(data[:length])
-        with blosc2.DictStore(cut, mode="r") as store:
-            assert values_of(store) == ({"/a": [2], "/b": [3]} if length == len(data) else {"/a": [1]})
-
-
-def test_another_writer_is_noticed(tmp_path: Path) -> None:
-    path = tmp_path / "x.b2z"
-    with blosc2.DictStore(path) as store:
-        store["/a"] = [1]
-    first, second = blosc2.DictStore(path), blosc2.DictStore(path, exclusive=False)
-    first["/b"] = [2]
-    second["/c"] = [3]
-    first.close()
-    before = path.read_bytes()
-    with pytest.raises(OSError, match="changed by somebody else"):
-        second.close()
-    second.discard()
-    second.close()
-    assert path.read_bytes() == before
-
-
 @pytest.mark.usefixtures("changes_wait")
 def test_frames_that_do_not_fit_into_memory(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("blosc2._stores.pending.MEMORY_LIMIT", 2000)
@@ -370,34 +301,7 @@ def test_frames_that_do_not_fit_into_memory(path: Path, monkeypatch: pytest.Monk
         assert set(store) == set(expected)
 
 
-def test_archives_are_sound_for_other_tools(tmp_path: Path) -> None:
-    path = tmp_path / "x.b2z"
-    with blosc2.DictStore(path) as store:
-        store.update(VALUES)
-    with blosc2.DictStore(path) as store:
-        store["/more"] = [1]
-    with zipfile.ZipFile(path) as z:
-        assert z.testzip() is None
-    if shutil.which("unzip"):
-        assert subprocess.run(["unzip", "-tqq", path], check=False).returncode == 0
-
-
 # ------------------------------------------------------------------------------------------------ copies
-def test_copies_carry_unpublished_changes(path: Path, tmp_path: Path) -> None:
-    with blosc2.DictStore(path, threshold=100) as store:
-        store.update({"/a": [1], "/b": np.arange(100), "/c": np.arange(100)})
-        store.flush()
-        store["/a"][0] = 7
-        store["/d"] = [8]
-        del store["/b"]
-        expected = values_of(store)
-        for copy in (store.to_b2d(tmp_path / "copy.b2d"), store.to_b2z(tmp_path / "copy.b2z")):
-            assert copy == str(tmp_path / Path(copy).name)
-            with blosc2.DictStore(copy, mode="r") as other:
-                assert values_of(other) == expected
-        assert values_of(store) == expected
-
-
 def test_names_of_copies(tmp_path: Path) -> None:
     with blosc2.DictStore(tmp_path / "x.b2d") as store:
         store["/a"] = [1]

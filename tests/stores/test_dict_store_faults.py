@@ -231,23 +231,6 @@ def test_long_names_of_others_can_be_read(tmp_path: Path) -> None:
         del store["/" + "n" * 300]
 
 
-@pytest.mark.usefixtures("changes_wait")
-def test_a_directory_that_another_changed_is_not_replaced(tmp_path: Path) -> None:
-    path = tmp_path / "x.b2d"
-    with blosc2.DictStore(path, threshold=None) as store:
-        store["/a"] = [1]
-    first, second = blosc2.DictStore(path, threshold=None), blosc2.DictStore(path, threshold=None, exclusive=False)
-    first["/b"], second["/c"] = [2], [3]
-    first.close()
-    for _ in range(2):  # trying again does not help
-        with pytest.raises(OSError, match="changed by somebody else"):
-            second.flush()
-    second.discard()
-    second.close()
-    with blosc2.DictStore(path, mode="r") as store:
-        assert set(store) == {"/a", "/b"}
-
-
 # ------------------------------------------------------------------------------------------------ unreadable entries
 @pytest.mark.filterwarnings("ignore:.*another tool has compressed")
 def test_a_compressed_member_can_be_replaced(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from faults import FULL
 from fixture_kit.lines import PACKAGE, Beside
-from store_makers import Maker
+from store_makers import Maker, makers
 
 import blosc2
 
@@ -53,14 +53,10 @@ ACTIONS: dict[str, tuple[Callable[[Any], None], list[int], list[int]]] = {
 @pytest.mark.parametrize("kind", ["b2e", "b2z", "b2d", "b2d-embedded"])
 def test_an_edit_is_kept_or_refused(kind: str, action: str, tmp_path: Path) -> None:
     act, refused, kept = ACTIONS[action]
-    number, seen = 0, set()
+    new, seen = makers(kind, tmp_path), set()
 
     def prepared() -> tuple[Any, Maker]:
-        nonlocal number
-        number += 1
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        make = Maker(kind, folder)
+        make = next(new)
         with make("w") as store:
             store["/a"] = np.array([1, 2])
         return make("a"), make
@@ -141,14 +137,10 @@ def test_an_edit_at_each_line_of_a_call(kind: str, call: str, tmp_path: Path) ->
     act, key, may_drop = CALLS[call]
     if call == "rename a group" and not kind.startswith("tree"):
         act, key = (lambda store: store.rename("/g/a", "/new/a")), "/new/a"
-    number = 0
+    new = makers(kind, tmp_path)
 
     def prepared() -> tuple[Any, Maker]:
-        nonlocal number
-        number += 1
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        make = Maker(kind, folder)
+        make = next(new)
         with make("w") as store:
             store["/g/a"], store["/c"] = np.array([1, 2]), np.array([3])
         return make("a"), make

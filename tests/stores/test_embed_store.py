@@ -17,7 +17,6 @@ import blosc2
 from blosc2._backends.embedded_map import Embedded
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
-from blosc2.exceptions import FormatError
 
 FIXTURES = [e for e in manifest.FILES if e["path"].endswith(".b2e")]
 
@@ -138,17 +137,6 @@ def test_remote_entries_are_kept_and_refused(tmp_path: Path) -> None:
                 store[key]
 
 
-@pytest.mark.parametrize("name", [e["path"] for e in manifest.HOSTILE if e["path"].endswith(".b2e")])
-def test_hostile_files(name: str, source: str | None) -> None:
-    path = manifest.ROOT / name
-    with (
-        pytest.raises((FormatError, NotImplementedError), match=path.name),
-        blosc2.EmbedStore(path, mode="r", mmap_mode=source) as store,
-    ):
-        for key in list(store):
-            store[key]
-
-
 @pytest.mark.parametrize("mode", ["r", "a"])
 def test_other_files_are_refused_and_untouched(tmp_path: Path, mode: str) -> None:
     array = tmp_path / "a.b2nd"
@@ -202,26 +190,6 @@ def test_storage_and_parameters(tmp_path: Path) -> None:
         assert store.storage.urlpath == path
         assert (store.urlpath, store.mode) == (path, "w")
     assert Path(path).exists()
-
-
-def test_a_file_that_another_changed_is_not_replaced(tmp_path: Path) -> None:
-    path = tmp_path / "x.b2e"
-    with blosc2.EmbedStore(path) as store:
-        store["/a"] = [1]
-    first, second = blosc2.EmbedStore(path), blosc2.EmbedStore(path, exclusive=False)
-    first["/b"] = [2]
-    with pytest.raises(OSError, match="changed by somebody else"):
-        second["/c"] = [3]
-    assert "/c" not in second
-    second["/a"][0] = 5
-    first["/d"] = [4]
-    first.close()
-    with pytest.raises(OSError, match="changed by somebody else"):
-        second.flush()
-    second.discard()
-    second.close()
-    with blosc2.EmbedStore(path, mode="r") as store:
-        assert list(store) == ["/a", "/b", "/d"]
 
 
 def test_the_working_directory_may_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -190,27 +190,6 @@ def _described(path: str) -> dict[str, Any]:
         return {key: store.describe(key) for key in store if not isinstance(store[key], blosc2.TreeStore)}
 
 
-def test_names_that_are_unusual(tmp_path: Path) -> None:
-    path = str(tmp_path / "s.b2z")
-    with blosc2.TreeStore(path, mode="w") as store:
-        store.update({f"/g/é{n}.x": value(n) for n in range(300)})
-        store.update({f"/h/k{n}": value(n) for n in range(300)})
-        store["/H2/K1"] = value(0)
-    with blosc2.TreeStore(path, mode="a") as store:
-        with pytest.raises(ValueError, match="in case only"):
-            store.rename("/h", "/h2")  # "/h2/k1" beside "/H2/K1"
-        with pytest.raises(ValueError, match="device"):
-            store.rename("/h", "/con")
-        store.rename("/g", "/g2")
-        store.rename("/h", "/G")
-        assert len(store) == 301 + 300 + 3
-    with blosc2.TreeStore(path, mode="r") as store:
-        assert int(store["/g2/é7.x"][0]) == 7
-        assert int(store["/G/k9"][0]) == 9
-        assert "/h" not in store
-    assert blosc2.check(path).ok
-
-
 def test_damage_is_not_hidden_by_a_new_name(tmp_path: Path) -> None:
     path = tmp_path / "s.b2z"
     with blosc2.TreeStore(str(path), mode="w") as store:
@@ -236,15 +215,3 @@ def test_other_programs_read_groups_that_moved(tmp_path: Path) -> None:
         assert z.testzip() is None
         names = sorted(name for name in z.namelist() if name.endswith(".b2nd"))
     assert names == sorted(f"moved/here/k{n}.b2nd" for n in range(0, 400, 2))
-
-
-@pytest.mark.usefixtures("changes_wait")
-@pytest.mark.parametrize("suffix", [".b2d", ".b2z"])
-def test_a_folder_that_is_named_like_a_leaf_excludes_it_when_a_group_has_moved(suffix: str, tmp_path: Path) -> None:
-    path = tmp_path / f"s{suffix}"
-    with blosc2.TreeStore(path, mode="w") as store:
-        store.update({"/g.b2nd/x": [1], "/k/a": [2]})
-    with blosc2.TreeStore(path, mode="a") as store:
-        store.rename("/k", "/n")
-        with pytest.raises(ValueError, match="/g"):
-            store["/g"] = [3]

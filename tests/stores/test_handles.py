@@ -80,18 +80,6 @@ def test_a_leaf_that_was_let_go_is_gone(path: str, source: str | None) -> None:
         gc.enable()
 
 
-def test_a_large_leaf_is_gone_at_once(tmp_path: Path, source: str | None) -> None:
-    with blosc2.DictStore(str(tmp_path / "large.b2z"), mode="w") as writing:
-        writing["/a"] = np.random.default_rng(1).integers(0, 256, 100_000, "u1")
-    store = blosc2.open(str(tmp_path / "large.b2z"), mode="r", mmap_mode=source)
-    leaf = store["/a"]
-    assert store["/a"] is leaf
-    gone = weakref.ref(leaf)
-    del leaf
-    gc.collect()
-    assert gone() is None
-
-
 def test_opening_and_letting_go_leaves_nothing(path: str, source: str | None) -> None:
     store = blosc2.open(path, mode="r", mmap_mode=source)
     keys = [key_of(number) for number in range(1000)]

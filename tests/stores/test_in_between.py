@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from faults import FULL
 from fixture_kit.lines import AtLine
-from store_makers import KINDS, Maker, values_of
+from store_makers import KINDS, Maker, makers, values_of
 
 import blosc2
 
@@ -118,14 +118,10 @@ def test_at_each_line(kind: str, action: str, call: str, tmp_path: Path) -> None
     between, then = ACTIONS[action]
     kind, _, locking = kind.partition(", ")
     more = {"locking": True} if locking else {}
-    number = 0
+    new = makers(kind, tmp_path)
 
     def prepared() -> tuple[Any, Maker]:
-        nonlocal number
-        number += 1
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        make = Maker(kind, folder)
+        make = next(new)
         return filled(make, **more), make
 
     for _ in range(2):  # at first, some modules may have to be imported
@@ -155,14 +151,11 @@ def test_at_each_line(kind: str, action: str, call: str, tmp_path: Path) -> None
 @pytest.mark.parametrize("kind", ["b2z", "b2d"])
 def test_what_is_set_is_published_at_once(kind: str, tmp_path: Path) -> None:
     """With ``locking=True`` also what comes in between when a change has just been published, or it is refused."""
-    number = 0
+    new = makers(kind, tmp_path)
 
-    def prepared() -> Any:
-        nonlocal number
-        number += 1
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        return filled(Maker(kind, folder), locking=True), Maker(kind, folder)
+    def prepared() -> tuple[Any, Maker]:
+        make = next(new)
+        return filled(make, locking=True), make
 
     for _ in range(2):
         store, make = prepared()
@@ -194,10 +187,9 @@ class Circle:
 def test_a_finalizer_flushes(kind: str, call: str, tmp_path: Path) -> None:
     """The collector runs after so many new objects: also between the steps of native code."""
     act, after = CALLS[call]
+    new = makers(kind, tmp_path)
     for at in range(1, 25):
-        folder = tmp_path / str(at)
-        folder.mkdir()
-        make = Maker(kind, folder)
+        make = next(new)
         store = filled(make)
         store["/h"] = store["/i"] = np.arange(3)  # from now on arrays are set in native steps
         came: list[str] = []

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Iterator, KeysView, ValuesView
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-
-import blosc2
+from store_makers import Maker
 
 COUNTS = [1, 2, 40, 2100]
-KINDS: dict[str, tuple[type, str, dict[str, Any]]] = {
-    "embed": (blosc2.EmbedStore, ".b2e", {}),
-    "dict-zip": (blosc2.DictStore, ".b2z", {}),
-    "dict-directory": (blosc2.DictStore, ".b2d", {}),
-    "tree-zip": (blosc2.TreeStore, ".b2z", {}),
-    "threshold": (blosc2.TreeStore, ".b2z", {"threshold": 500}),
-}
 WAYS: dict[str, Callable[[Any], Iterator[Any]]] = {
     "store": iter,
     "keys": lambda store: iter(store.keys()),
@@ -42,29 +33,17 @@ HARMLESS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
-
-
-@pytest.fixture
-def make(tmp_path: Path, kind: str) -> Callable[[int], Any]:
-    cls, suffix, options = KINDS[kind]
-
-    def filled(count: int) -> Any:
-        store = cls(str(tmp_path / f"store{suffix}"), mode="w", **options)
-        store.write_many((f"/k{n:04}", [n]) for n in range(count))
-        return store
-
-    return filled
+def filled(make: Maker, count: int) -> Any:
+    store = make("w")
+    store.write_many((f"/k{n:04}", [n]) for n in range(count))
+    return store
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize(("count", "at"), [(1, 1), (2, 1), (2, 2), (40, 17)])
-def test_changes_of_keys_are_noticed(make: Callable[[int], Any], way: str, change: str, count: int, at: int) -> None:
-    with make(count) as store:
+def test_changes_of_keys_are_noticed(make: Maker, way: str, change: str, count: int, at: int) -> None:
+    with filled(make, count) as store:
         going = WAYS[way](store)
         for _ in range(at):
             next(going)
@@ -77,18 +56,18 @@ def test_changes_of_keys_are_noticed(make: Callable[[int], Any], way: str, chang
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("change", HARMLESS)
-def test_other_changes_are_none(make: Callable[[int], Any], way: str, change: str) -> None:
-    with make(40) as store:
+def test_other_changes_are_none(make: Maker, way: str, change: str) -> None:
+    with filled(make, 40) as store:
         going = WAYS[way](store)
         next(going)
         HARMLESS[change](store)
         assert len(list(going)) == 39
 
 
-@pytest.mark.parametrize("kind", ["dict-zip", "tree-zip", "embed"])
+@pytest.mark.parametrize("make", ["b2z", "tree-b2z", "b2e"], indirect=True)
 @pytest.mark.parametrize("at", [0, 1023, 1024, 2100])
-def test_long_ones(make: Callable[[int], Any], at: int) -> None:
-    with make(2100) as store:
+def test_long_ones(make: Maker, at: int) -> None:
+    with filled(make, 2100) as store:
         going = iter(store)
         found = [next(going) for _ in range(at)]
         assert found == [f"/k{n:04}" for n in range(at)]
@@ -101,8 +80,8 @@ def test_long_ones(make: Callable[[int], Any], at: int) -> None:
 
 
 @pytest.mark.usefixtures("changes_wait")
-def test_discarded_changes_are_changes(make: Callable[[int], Any]) -> None:
-    with make(5) as store:
+def test_discarded_changes_are_changes(make: Maker) -> None:
+    with filled(make, 5) as store:
         store["/new"] = [1]
         going = iter(store)
         next(going)
@@ -112,8 +91,8 @@ def test_discarded_changes_are_changes(make: Callable[[int], Any]) -> None:
 
 
 @pytest.mark.parametrize("pending", [False, True])
-def test_views_are_those_of_a_dict(make: Callable[[int], Any], pending: bool) -> None:
-    with make(40) as store:
+def test_views_are_those_of_a_dict(make: Maker, pending: bool) -> None:
+    with filled(make, 40) as store:
         plain = {f"/k{n:04}": n for n in range(40)}
         if pending:
             store["/new"] = [99]

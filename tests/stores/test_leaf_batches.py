@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -15,10 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fixture_kit.isolated import environment
-from fixture_kit.mutation import mutate
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import blosc2
 
@@ -336,65 +329,6 @@ def test_a_damaged_leaf_is_named(tmp_path: Path, where: str, source: str | None)
         assert store.read_many(sound).shape == (39, 50)
 
 
-HOSTILE = """
-import sys, numpy as np, blosc2
-from fixture_kit.mutation import mutate
-from fixture_kit import limits
-path, start, stop = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-blosc2.set_nthreads(2)
-whole = open(path, "rb").read()
-limits.limit_address_space(1 << 31)
-keys = [f"/k{n}" for n in range(40)]
-fine = wrong = 0
-for seed in range(start, stop):
-    with open(path + ".damaged.b2z", "wb") as file:
-        file.write(mutate(whole, seed)[0])
-    for mmap_mode in (None, "r"):
-        try:
-            store = blosc2.DictStore(path + ".damaged.b2z", mode="r", mmap_mode=mmap_mode)
-        except (ValueError, OSError, NotImplementedError):
-            wrong += 1
-            continue
-        with store:
-            try:
-                leaves = [store[key] for key in keys]
-                expected = [leaf[:] if isinstance(leaf, blosc2.NDArray) else int("no array") for leaf in leaves]
-            except (ValueError, KeyError, OSError, NotImplementedError, MemoryError):
-                expected = None
-            try:
-                found = store.read_many(keys)
-            except (ValueError, TypeError, KeyError, OSError, NotImplementedError, MemoryError):
-                assert expected is None, (seed, mmap_mode)
-                wrong += 1
-            else:
-                fine += 1
-                for n, key in enumerate(keys):
-                    try:
-                        array = store[key][:]
-                    except (ValueError, KeyError, OSError, NotImplementedError, MemoryError):
-                        # what is not needed for the items may be damaged: the metadata behind them
-                        continue
-                    same = found[n].dtype == array.dtype and found[n].tobytes() == array.tobytes()
-                    assert same, (seed, mmap_mode, key)
-print(fine, wrong)
-"""
-
-
-def test_hostile_bytes(tmp_path: Path) -> None:
-    rng = np.random.default_rng(3)
-    values = {f"/k{n}": np.sort(rng.integers(0, 300, 200)) for n in range(40)}
-    path = written(tmp_path, "dict-zip", values)
-    assert mutate(path.read_bytes(), 1)[0] != path.read_bytes()
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", HOSTILE, str(path), "0", "300"],
-        env=environment(), capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    fine, wrong = map(int, done.stdout.split())
-    assert fine > 20
-    assert wrong > 20
-
-
 # ---------------------------------------------------------------------- threads and processes
 def test_many_threads_at_once(store: Any) -> None:
     barrier = threading.Barrier(16)
@@ -411,55 +345,7 @@ def test_many_threads_at_once(store: Any) -> None:
             done.result()
 
 
-FORKED = """
-import os, sys, numpy as np, blosc2
-path, mmap_mode = sys.argv[1], sys.argv[2] or None
-blosc2.set_nthreads(2)
-store = blosc2.TreeStore(path, mode="r", mmap_mode=mmap_mode)
-keys = [f"/g/k{n}" for n in range(300)]
-expected = store.read_many(keys)
-for _ in range(3):
-    child = os.fork()
-    if not child:
-        os._exit(0 if np.array_equal(store.read_many(keys), expected) else 3)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert np.array_equal(store.read_many(keys), expected)
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="not every platform forks")
-def test_after_a_fork(store: Any) -> None:
-    program = [sys.executable, "-W", "ignore", "-c", FORKED, store.localpath, store.mmap_mode or ""]
-    subprocess.run(program, env=environment(), check=True, timeout=120)
-
-
 # ---------------------------------------------------------------------- any choice of keys
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(data=st.data())
-def test_any_choice(any_store: tuple[Any, dict[str, Items]], data: st.DataObject) -> None:
-    store, values = any_store
-    keys = data.draw(st.lists(st.sampled_from(sorted(values)), min_size=1, max_size=80))
-    expected = [values[key] for key in keys]
-    assert_equal(store.read_many(keys), expected)
-    alike = all(e.shape == expected[0].shape and e.dtype == expected[0].dtype for e in expected)
-    out = np.empty((len(keys), *expected[0].shape), expected[0].dtype)
-    if alike:
-        assert_equal(store.read_many(keys, out=out), expected)
-    else:
-        with pytest.raises(ValueError):
-            store.read_many(keys, out=out)
-
-
-@pytest.fixture(scope="module", params=[(k, m) for k in KINDS for m in (None, "r")], ids=lambda p: f"{p[0]}-{p[1]}")
-def any_store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    kind, mmap_mode = request.param
-    given_values = group_of_values(np.random.default_rng(8))
-    given_values |= {f"/short/{n}": np.arange(n, n + 5, dtype="i4") for n in range(30)}
-    path = written(tmp_path_factory.mktemp("any"), kind, given_values)
-    with blosc2.open(str(path), mode="r", mmap_mode=mmap_mode) as store:
-        yield store, {key: np.asarray(value[:]) for key, value in given_values.items()}
-
-
 # ---------------------------------------------------------------------- one leaf
 
 

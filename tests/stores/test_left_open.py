@@ -188,13 +188,3 @@ print("ends", flush=True)
         for key, value in found.items():
             assert value in ([1, 2], [1, 7], list(range(100)), [int(key[3:])] * 300 if key.startswith("/n/") else None)
         assert blosc2.check(make.path).ok
-
-
-def test_dropped_at_once(make: Maker) -> None:
-    with pytest.warns(ResourceWarning, match="not closed"):
-        store = make("w")
-        store["/a"] = [1]
-        store["/b"] = [2]
-        del store
-        gc.collect()
-    assert make.values() == {"/a": [1], "/b": [2]}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -84,32 +83,6 @@ def test_a_second_writer_of_a_new_store_is_refused(mode: str, make: Maker) -> No
         second["/b"] = [3]
     assert make.values() == {"/a": [1, 2], "/b": [3]}
     assert os.listdir(make.path.parent) == [make.path.name]
-
-
-@MODES
-def test_threads_share_a_store(mode: str, make: Maker) -> None:
-    first = make(mode)
-    first["/a"] = [1]
-
-    def second() -> None:
-        with make("a") as store:
-            store["/b"] = [2]
-
-    thread = threading.Thread(target=second)
-    thread.start()
-    thread.join(60)
-    assert first["/b"][:].tolist() == [2]
-    first.close()
-    assert make.values() == {"/a": [1], "/b": [2]}
-
-
-def test_without_the_lock_nobody_is_kept_out(make: Maker) -> None:
-    with make("a") as first:
-        other = make("a", exclusive=False)
-        other.discard()
-        other.close()
-        first["/a"] = [1]
-    assert make.values()["/a"] == [1]
 
 
 def test_nothing_is_left_where_nothing_is_made(make: Maker) -> None:

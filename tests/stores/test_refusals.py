@@ -57,42 +57,6 @@ def test_a_refused_rename(filled: Any, make: Maker, new: str, pending: bool) -> 
     check_nothing_happened(filled, make, before)
 
 
-@pytest.mark.parametrize("suffix", [".b2z", ".b2d"])
-@pytest.mark.parametrize("threshold", [0, 100])
-def test_a_refused_rename_of_a_group(tmp_path: Path, suffix: str, threshold: int) -> None:
-    path = str(tmp_path / f"tree{suffix}")
-    with blosc2.TreeStore(path, mode="w", threshold=threshold) as tree:
-        for name in "abc":
-            tree[f"/g/{name}"] = np.full(30, ord(name))
-        tree["/g"].vlmeta["unit"] = "mm"
-        tree["/new/h/B"] = [9]
-        tree.flush()
-        tree["/g/c"][0] = 1
-        before = values_of(tree)
-        with pytest.raises(ValueError, match="case"):
-            tree.rename("/g", "/NEW/h")
-        assert values_of(tree) == before
-        assert list(tree.walk()) == [("/", ["g", "new"], []), ("/g", [], ["a", "b", "c"]), ("/new", ["h"], []),
-                                     ("/new/h", [], ["B"])]  # fmt: skip
-        assert tree["/g"].vlmeta["unit"] == "mm"
-    with blosc2.open(path, mode="r") as tree:
-        assert values_of(tree) == before
-
-
-def test_a_refusal_that_a_transaction_catches(filled: Any, make: Maker) -> None:
-    before = values_of(filled)
-    with filled.transaction():
-        filled["/new"] = [3]
-        for refused in ("/KEEP" if make.cls is not blosc2.EmbedStore else "/keep", "/small", "/a//b"):
-            with pytest.raises(ValueError, match=r"[Kk]ey"):
-                filled.rename("/new", refused)
-        with pytest.raises(TypeError):
-            filled.update({"/g/k0": [1], "/other": object()})
-        with pytest.raises(ZeroDivisionError):
-            filled.write_many((f"/k{n}", [1 / (2 - n)]) for n in range(4))
-    check_nothing_happened(filled, make, {**before, "/new": [3]})
-
-
 # ------------------------------------------------------------------------------------------------ update
 @pytest.mark.parametrize("count", [3, 254, 300])
 def test_an_update_that_is_refused(filled: Any, make: Maker, count: int) -> None:
@@ -220,17 +184,6 @@ def test_popitem_takes_out_leaves_alone(tree: Any) -> None:
         assert list(reader) == ["/a", "/attributes"]
         with pytest.raises(KeyError, match="no leaf"):
             reader.popitem()
-
-
-def test_pop_of_a_store_that_is_only_read(tree: Any) -> None:
-    path, before = tree.localpath, values_of(tree)
-    tree.close()
-    with blosc2.open(path, mode="r") as reader:
-        for attempt in (lambda: reader.pop("/b"), reader.popitem, lambda: reader["/a"].pop("/x")):
-            with pytest.raises(ValueError, match="read-only"):
-                attempt()
-        assert reader.pop("/none", 1) == 1
-        assert values_of(reader) == before
 
 
 def test_attributes_below_a_leaf(tree: Any) -> None:

@@ -161,23 +161,6 @@ def test_many_handles_of_one_file(tmp_path: Path, name: str, source: str | None)
     assert settled() == before
 
 
-def test_memory_of_an_open_leaf_is_small(stores: dict[str, str]) -> None:
-    """The budget is 1 KB and 8 bytes a chunk; what is tested is that no leaf costs tens of kilobytes."""
-    import tracemalloc
-
-    store = blosc2.open(stores["DictStore.b2z"], mmap_mode="r")
-    warm = [store[key] for key in list(keys())[:10]]
-    before_rss = limits.status("VmRSS")
-    tracemalloc.start()
-    leaves = [store[key] for key in keys()]
-    traced, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert traced / LEAVES < 4096
-    assert (limits.status("VmRSS") - before_rss) / LEAVES < 16384
-    del warm, leaves
-    store.close()
-
-
 @pytest.mark.usefixtures("one_thread")
 def test_what_large_blocks_need_goes_with_the_read() -> None:
     """Four blocks, for the C library to decode into; what waits for the next call is small."""

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from faults import FULL
 from fixture_kit.interrupts import Interrupt
-from store_makers import KINDS, Maker, values_of
+from store_makers import KINDS, Maker, makers, values_of
 
 import blosc2
 
@@ -75,25 +75,22 @@ def play(act: Any, make: Maker, interrupt: Interrupt) -> Interrupt:
     return interrupt
 
 
-def new_maker(kind: str, folder: Path) -> Maker:
-    folder.mkdir()
-    return Maker(kind, folder)
-
-
 @pytest.mark.parametrize("act", [in_one_transaction, one_by_one, by_update])
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_interrupt_at_any_line(kind: str, act: Any, tmp_path: Path) -> None:
-    lines = play(act, new_maker(kind, tmp_path / "count"), Interrupt(-1)).lines
+    new = makers(kind, tmp_path)
+    lines = play(act, next(new), Interrupt(-1)).lines
     assert lines > 100
     step = 1 if FULL else max(1, lines // _SOME)
     for at in range(len(kind) % step, lines, step):
-        play(act, new_maker(kind, tmp_path / f"at{at}"), Interrupt(at))
+        play(act, next(new), Interrupt(at))
 
 
 @pytest.mark.parametrize("act", [in_one_transaction, one_by_one])
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_interrupt_while_edits_become_changes(kind: str, act: Any, tmp_path: Path) -> None:
-    lines = play(act, new_maker(kind, tmp_path / "count"), OfEdits(-1)).lines
+    new = makers(kind, tmp_path)
+    lines = play(act, next(new), OfEdits(-1)).lines
     assert lines >= 3
     for at in range(lines):
-        play(act, new_maker(kind, tmp_path / f"at{at}"), OfEdits(at))
+        play(act, next(new), OfEdits(at))

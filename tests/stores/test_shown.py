@@ -36,15 +36,6 @@ def test_one_line(make: Maker) -> None:
     assert repr(store) == f"<{make.cls.__name__} {make.path}, closed>"
 
 
-def test_one_line_of_a_writer(make: Maker) -> None:
-    with make("w") as store:
-        store["/a"] = np.arange(5)
-        assert ("unpublished changes" in repr(store)) == store._table.has_changes
-        store.flush()
-        assert "1 leaf" in repr(store)
-        assert "unpublished" not in repr(store)
-
-
 def test_one_line_follows_changes_that_wait(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether changes are published at once depends on the speed of the disk; what is shown must not."""
     monkeypatch.setattr("blosc2._backends.publish_pace.Pace.is_due", lambda *_: False)

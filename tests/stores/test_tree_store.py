@@ -483,15 +483,6 @@ def test_description(tree: Any) -> None:
     assert len(repr(tree)) < 300
 
 
-def test_changing_many_leaves_leaves_no_files_behind(tree: Any) -> None:
-    tree.flush()
-    for n in range(50):
-        tree[f"/m/{n}"] = [n]
-    tree.close()
-    folder = os.path.dirname(tree.localpath)
-    assert os.listdir(folder) == [os.path.basename(tree.localpath)]
-
-
 # ------------------------------------------------------------------------------------------------ views and attributes
 def test_a_view_describes_its_own_leaves(tmp_path: Path, source: str | None) -> None:
     path = tmp_path / "x.b2z"
