@@ -13,7 +13,7 @@ import numpy as np
 
 import blosc2
 from fixture_kit import manifest
-from fixture_kit.peer import serve
+from fixture_kit.peer import cparams_of, serve
 
 ARRAYS: list[tuple[str, list[int]]] = [
     ("i8", [2, 3]), ("<f4", [30, 40]), (">i4", [7]), ("S3", [5]), ("U2", [2, 2]), ("M8[s]", [4]), ("<m8[ns]", [3, 0]),
@@ -47,21 +47,8 @@ def _bytes(text: str) -> bytes:
     return base64.b64decode(text)
 
 
-def _cparams(given: dict[str, Any]) -> dict[str, Any]:
-    out = dict(given)
-    if "codec" in out:
-        out["codec"] = blosc2.Codec[out["codec"]]
-    if "splitmode" in out:
-        out["splitmode"] = blosc2.SplitMode[out["splitmode"]]
-    if "filters" in out:
-        unused = 6 - len(out["filters"])
-        out["filters"] = [blosc2.Filter[name] for name in out["filters"]] + [blosc2.Filter.NOFILTER] * unused
-        out["filters_meta"] = [*out.get("filters_meta", [0] * (6 - unused)), *[0] * unused]
-    return out
-
-
 def compress2(data: str, cparams: dict[str, Any]) -> str:
-    return _text(blosc2.compress2(bytearray(_bytes(data)), **_cparams(cparams)))
+    return _text(blosc2.compress2(bytearray(_bytes(data)), **cparams_of(cparams)))
 
 
 def compress(data: str, typesize: int, clevel: int, filter: str, codec: str) -> str:

@@ -14,6 +14,7 @@ import blosc2
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
 from blosc2._frames.checksums import verify_frame
+from fixture_kit import checked_files
 
 ITEMS = np.arange(300, dtype="i4").reshape(30, 10)
 NOISE = np.random.default_rng(5).integers(0, 256, 600, np.uint8)
@@ -32,46 +33,21 @@ def crc(data: bytes) -> int:
 # ---------------------------------------------------------------------- files of all kinds
 
 
-def compressed(path: str) -> None:
+def compressed(path: Path) -> None:
     blosc2.asarray(ITEMS, chunks=(10, 10), blocks=(5, 10), urlpath=path)
 
 
-def raw(path: str) -> None:
-    blosc2.asarray(NOISE, chunks=(200,), blocks=(100,), cparams={"clevel": 0}, urlpath=path)
-
-
-def zeros(path: str) -> None:
-    blosc2.zeros((100,), chunks=(30,), blocks=(10,), urlpath=path)
-
-
-def nans(path: str) -> None:
+def nans(path: Path) -> None:
     blosc2.nans((100,), chunks=(30,), blocks=(10,), urlpath=path)
 
 
-def value(path: str) -> None:
-    blosc2.full((100,), 7, chunks=(30,), blocks=(10,), urlpath=path)
-
-
-def partly_special(path: str) -> None:
+def partly_special(path: Path) -> None:
     items = np.zeros((30, 10), "i4")
     items[10:20] = ITEMS[10:20]
     blosc2.asarray(items, chunks=(10, 10), blocks=(5, 10), urlpath=path)
 
 
-def no_items(path: str) -> None:
-    blosc2.zeros((0, 3), urlpath=path)
-
-
-def scalar(path: str) -> None:
-    blosc2.asarray(np.float64(2.5), urlpath=path)
-
-
-def metadata(path: str) -> None:
-    array = blosc2.asarray(ITEMS[:3], urlpath=path, meta={"unit": "mm"})
-    array.vlmeta.update({"a": [1, 2.5, "x" * 40], "b": {"c": None}})
-
-
-def appended(path: str) -> None:
+def appended(path: Path) -> None:
     array = blosc2.asarray(ITEMS, chunks=(10, 10), blocks=(5, 10), urlpath=path)
     array[3, 3] = 77
     array.resize((45, 10))
@@ -79,63 +55,56 @@ def appended(path: str) -> None:
     array.vlmeta["a"] = 1
 
 
-def only_metadata_appended(path: str) -> None:
+def only_metadata_appended(path: Path) -> None:
     array = blosc2.asarray(ITEMS[:5], urlpath=path)
     for n in range(4):
         array.vlmeta["n"] = n
 
 
-def shrunk(path: str) -> None:
-    blosc2.asarray(ITEMS, chunks=(10, 10), blocks=(5, 10), urlpath=path).resize((12, 10))
-
-
-def shrunk_to_nothing(path: str) -> None:
+def shrunk_to_nothing(path: Path) -> None:
     blosc2.asarray(ITEMS, chunks=(10, 10), blocks=(5, 10), urlpath=path).resize((0, 10))
 
 
-def superchunk(path: str) -> None:
+def superchunk(path: Path) -> None:
     schunk = blosc2.SChunk(chunksize=400, data=bytes(NOISE), cparams={"typesize": 1}, urlpath=path)
     schunk.insert_data(1, ITEMS[:10].tobytes(), copy=True)
     schunk.reorder_offsets([2, 0, 1])
 
 
-def variable_chunks(path: str) -> None:
+def variable_chunks(path: Path) -> None:
     schunk = blosc2.SChunk(chunksize=100, urlpath=path, cparams={"typesize": 1})
     for size in (100, 30, 70):
         schunk.append_data(bytes(NOISE[:size]))
 
 
-def empty_superchunk(path: str) -> None:
+def empty_superchunk(path: Path) -> None:
     blosc2.SChunk(chunksize=400, urlpath=path).vlmeta["a"] = 1
 
 
-def saved(path: str) -> None:
-    blosc2.asarray(ITEMS, chunks=(10, 10), blocks=(5, 10)).save(path)
-
-
-def leaf(path: str) -> None:
-    with blosc2.DictStore(path + ".b2d", mode="w") as store:
+def leaf(path: Path) -> None:
+    with blosc2.DictStore(f"{path}.b2d", mode="w") as store:
         store["/x"] = ITEMS[:10]
-    os.replace(path + ".b2d/x.b2nd", path)
+    os.replace(f"{path}.b2d/x.b2nd", path)
 
 
-def embedded(path: str) -> None:
-    with blosc2.EmbedStore(path + ".b2e", mode="w") as store:
+def embedded(path: Path) -> None:
+    with blosc2.EmbedStore(f"{path}.b2e", mode="w") as store:
         store["/x"] = ITEMS[:2]
-    with blosc2.EmbedStore(path + ".b2e", mode="a") as store:
+    with blosc2.EmbedStore(f"{path}.b2e", mode="a") as store:
         store["/y"] = ITEMS[:1]
-    os.replace(path + ".b2e", path)
+    os.replace(f"{path}.b2e", path)
 
 
-MAKERS: list[Callable[[str], None]] = [
-    compressed, raw, zeros, nans, value, partly_special, no_items, scalar, metadata, appended, only_metadata_appended,
-    shrunk, shrunk_to_nothing, superchunk, variable_chunks, empty_superchunk, saved, leaf, embedded,
+MAKERS: list[Callable[[Path], None]] = [
+    compressed, nans, partly_special, appended, only_metadata_appended, shrunk_to_nothing, superchunk, variable_chunks,
+    empty_superchunk, leaf, embedded, checked_files.raw, checked_files.special, checked_files.repeated,
+    checked_files.empty, checked_files.scalar, checked_files.with_metadata, checked_files.shrunk, checked_files.saved,
 ]  # fmt: skip
 every_kind = pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
 
 
-def made(make: Callable[[str], None], path: Path) -> bytes:
-    make(str(path))
+def made(make: Callable[[Path], None], path: Path) -> bytes:
+    make(path)
     return path.read_bytes()
 
 

@@ -18,7 +18,8 @@ from fixture_kit import manifest, recipes
 from fixture_kit.keys import array_key, basic_key
 
 
-def _cparams(given: dict[str, Any]) -> dict[str, Any]:
+def cparams_of(given: dict[str, Any]) -> dict[str, Any]:
+    """Compression parameters of which codecs and filters are given by their names."""
     out: dict[str, Any] = dict(given)
     if "codec" in out:
         out["codec"] = blosc2.Codec[out["codec"]]
@@ -27,7 +28,7 @@ def _cparams(given: dict[str, Any]) -> dict[str, Any]:
     if "filters" in out:
         unused = 6 - len(out["filters"])
         out["filters"] = [blosc2.Filter[name] for name in out["filters"]] + [blosc2.Filter.NOFILTER] * unused
-        out["filters_meta"] = out["filters_meta"] + [0] * unused
+        out["filters_meta"] = [*out.get("filters_meta", [0] * (6 - unused)), *[0] * unused]
     return out
 
 
@@ -38,7 +39,7 @@ def make_array(path: str, recipe: dict[str, Any]) -> None:
         if recipe[name] is not None:
             more[name] = tuple(recipe[name])
     if "cparams" in recipe:
-        more["cparams"] = _cparams(recipe["cparams"])
+        more["cparams"] = cparams_of(recipe["cparams"])
     if recipe.get("meta"):
         more["meta"] = recipes.metalayers()
     dtype, shape = manifest.dtype_of(recipe["dtype"]), tuple(recipe["shape"])
@@ -81,10 +82,10 @@ def make_schunk(path: str, typesize: int, chunksize: int, items: int, vlmeta: bo
 
 def make_lists(folder: str, cparams: dict[str, Any], items_per_block: int | None) -> None:
     """A list of values and one of batches, each in a file, made and changed in every way."""
-    values = blosc2.ObjectArray(urlpath=f"{folder}/values.b2f", mode="w", cparams=_cparams(cparams))
+    values = blosc2.ObjectArray(urlpath=f"{folder}/values.b2f", mode="w", cparams=cparams_of(cparams))
     values.extend(recipes.list_values())
     change_list(values, recipes.list_values())
-    batches = blosc2.BatchArray(items_per_block, urlpath=f"{folder}/batches.b2b", mode="w", cparams=_cparams(cparams))
+    batches = blosc2.BatchArray(items_per_block, urlpath=f"{folder}/batches.b2b", mode="w", cparams=cparams_of(cparams))
     batches.extend(recipes.list_batches())
     change_list(batches, recipes.list_batches())
 

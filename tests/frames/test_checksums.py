@@ -38,7 +38,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @every_kind
-def test_the_bytes_are_those_of_the_design(make: Callable[[str], None], path: Path) -> None:
+def test_the_bytes_are_those_of_the_design(make: Callable[[Path], None], path: Path) -> None:
     data = made(make, path)
     header_len = int.from_bytes(data[11:15], "big")
     frame_len = int.from_bytes(data[16:24], "big")
@@ -235,7 +235,7 @@ def test_copied_chunks_are_those_that_were_written(path: Path, source: str | Non
 
 
 @every_kind
-def test_opening_checks_all_but_the_chunks(make: Callable[[str], None], path: Path, source: str | None) -> None:
+def test_opening_checks_all_but_the_chunks(make: Callable[[Path], None], path: Path, source: str | None) -> None:
     good = made(make, path)
     blosc2.open(str(path), verify=True, mmap_mode=source)
     frame = open_frame(str(path), None)
@@ -311,7 +311,7 @@ def test_handles_that_travel_go_on_checking(tmp_path: Path, path: Path) -> None:
     with blosc2.DictStore(store_path, mode="r", verify=True) as store, pickle.loads(pickle.dumps(store)) as again:
         assert again["/x"].schunk._handle.frame.checks_chunks
         assert pickle.loads(pickle.dumps(store["/x"])).schunk._handle.frame.checks_chunks
-    compressed(str(path))
+    compressed(path)
     array = pickle.loads(pickle.dumps(blosc2.open(str(path), verify=True)))
     assert array._handle.frame.checks_chunks
     assert not pickle.loads(pickle.dumps(blosc2.open(str(path))))._handle.frame.checks_chunks
@@ -363,7 +363,7 @@ def test_more_or_fewer_sums_than_chunks(path: Path, count: int) -> None:
 
 
 @every_kind
-def test_any_flipped_bit_is_found(make: Callable[[str], None], path: Path) -> None:
+def test_any_flipped_bit_is_found(make: Callable[[Path], None], path: Path) -> None:
     data = bytearray(made(make, path))
     assert found(data) == []
     missed = []
