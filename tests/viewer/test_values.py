@@ -29,27 +29,6 @@ from blosc2._tools.viewer.values import (
 FLOAT = np.dtype(float)
 
 
-@pytest.mark.parametrize(("shape", "dtype", "axes"), [
-    ((), "f8", []), ((7,), "f8", [range(5)]), ((7, 9), "f8", [range(5), range(3)]),
-    ((6, 7, 9), "f8", [3, range(5), range(3)]), ((4, 6, 7, 9), "f8", [2, 3, range(5), range(3)]),
-    ((6, 7, 3), "u1", [range(5), range(3), 0]), ((2, 2, 3), "f8", [1, range(2), range(3)]),
-    ((0, 3), "f8", [range(0), range(3)]),
-])  # fmt: skip
-def test_the_first_window(shape: tuple[int, ...], dtype: str, axes: list[Any]) -> None:
-    assert Page.of(shape, np.dtype(dtype)).window(5, 3) == axes
-
-
-def test_moving() -> None:
-    page = Page.of((50, 200, 300), FLOAT)
-    assert page.scrolled(1, 2, 20, 6).window(20, 6) == [25, range(1, 21), range(2, 8)]
-    assert page.scrolled(-5, -5, 20, 6) == page
-    assert page.scrolled(1 << 62, 1 << 62, 20, 6).window(20, 6) == [25, range(180, 200), range(294, 300)]
-    assert page.scrolled(5, 5, 500, 500) == page
-    assert page.stepped(3).at[0] == 28
-    assert page.stepped(-100).at[0] == 0
-    assert page.stepped(100).at[0] == 49
-
-
 def test_any_two_axes_are_the_plane() -> None:
     page = Page.of((4, 5, 6, 7), FLOAT)
     planes, here = set(), page
