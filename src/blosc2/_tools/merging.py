@@ -104,7 +104,9 @@ def merge(
         if exists and mode == "a":
             with open_path(path, mode="a") as store:
                 return _add(store, parts, on_clash, progress)
-        return _make(path, parts, on_clash, progress, overwrite=mode == "w")
+        merged = _Merged(parts, None, on_clash)
+        with beside(path, overwrite=mode == "w") as partial, new_store(partial, "w") as store:
+            return merged.write(store, progress)
 
 
 def _pairs(sources: Any) -> Iterator[tuple[str, Any]]:
@@ -119,10 +121,6 @@ def _pairs(sources: Any) -> Iterator[tuple[str, Any]]:
     else:
         for source in sources:
             yield "", source
-
-
-def _counted(clashes: list[str]) -> str:
-    return "1 key or attribute is" if len(clashes) == 1 else f"{len(clashes)} keys or attributes are"
 
 
 class _Part:
@@ -174,8 +172,9 @@ class _Merged:
             raise ValueError(f"{some_of(mixed)}: a leaf in one store ({first}), and a group in another")
         if clashes and on_clash == "error":
             more = ", ..." if len(clashes) > 8 else ""
+            count = "1 key or attribute is" if len(clashes) == 1 else f"{len(clashes)} keys or attributes are"
             raise ValueError(
-                f"{_counted(clashes)} in several stores: {', '.join(clashes[:8])}{more}; "
+                f"{count} in several stores: {', '.join(clashes[:8])}{more}; "
                 "on_clash='first' or 'last' takes one of them, a mapping of groups to sources keeps both"
             )
         if target is not None:  # what is there already
@@ -225,12 +224,6 @@ class _Merged:
                 store.get_subtree(group or "/").attrs.update(attributes)
             elif group and group not in parents:  # nothing else makes it appear
                 store.create_group(group)
-
-
-def _make(path: str, parts: list[_Part], on_clash: str, progress: Any, *, overwrite: bool) -> int:
-    merged = _Merged(parts, None, on_clash)
-    with beside(path, overwrite=overwrite) as partial, new_store(partial, "w") as store:
-        return merged.write(store, progress)
 
 
 def _add(store: Any, parts: list[_Part], on_clash: str, progress: Any) -> int:

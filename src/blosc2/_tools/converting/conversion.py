@@ -26,7 +26,7 @@ from blosc2._options import NOT_CONVERTED, RemotePath, is_remote, lacking, new_p
 from blosc2._stores import Store
 from blosc2._tools.converting.kept_chunks import KeptChunks
 from blosc2._tools.converting.renaming import Rename, new_keys
-from blosc2._tools.converting.report import WHOLE, Changed, ConversionReport, LeftOut, note, note_names
+from blosc2._tools.converting.report import WHOLE, Changed, ConversionReport, LeftOut, note
 from blosc2._tools.merging import put_in_place_of
 from blosc2._tools.stores import (
     STORES,
@@ -892,7 +892,9 @@ def convert(
         name = format_of(target, target_format).name if verify else None
         _write(items, made, report, progress, name=name, overwrite=overwrite)
     if named is not None:
-        note_names(report, named.names if into is None else named.names_below(_place(into)))
+        names = named.names if into is None else named.names_below(_place(into))
+        lost = {each.key for each in report.left_out if each.what == WHOLE}
+        report.renamed = {old: new for old, new in names.items() if new not in lost}
     return report
 
 

@@ -68,19 +68,29 @@ _LARGE, _MOST_EXPANDED = 64 << 20, 1 << 16
 _JPEG = (6, 7, 33007, 34892)
 
 
-def read_tiff(path: str, key: str) -> Generator[Item, None, None]:
-    import tifffile
+class Tiff(FileOfOne):
+    """A TIFF file: one array, or one for each series."""
 
-    with _damage_raises(path), tifffile.TiffFile(path) as file:
-        if not file.series:
-            raise ConversionError(f"{path} has no images")
-        several = len(file.series) > 1
-        for number, series in enumerate(file.series):
-            inner = f"{key}/{number}" if several else key
-            yield from alone(inner, _series(inner, series)) if several else _series(inner, series)
-        others = _others(file)
-        if others:
-            yield LeftOut(key, _display.number(others, "page"), "no image of the file has them")
+    def files_of_set(self) -> frozenset[str]:
+        import tifffile
+
+        with suppress(Exception), tifffile.TiffFile(self._path) as file:  # a damaged one is listed when it is read
+            return _files_of_set(file) if file.is_ome else frozenset()
+        return frozenset()
+
+    def _items(self) -> Iterator[Item]:
+        import tifffile
+
+        with _damage_raises(self._path), tifffile.TiffFile(self._path) as file:
+            if not file.series:
+                raise ConversionError(f"{self._path} has no images")
+            several = len(file.series) > 1
+            for number, series in enumerate(file.series):
+                inner = f"{self._key}/{number}" if several else self._key
+                yield from alone(inner, _series(inner, series)) if several else _series(inner, series)
+            others = _others(file)
+            if others:
+                yield LeftOut(self._key, _display.number(others, "page"), "no image of the file has them")
 
 
 def _others(file: Any) -> int:
@@ -191,7 +201,7 @@ def _said_sizes(series: Any, page: Any) -> tuple[dict[str, float], dict[str, Any
         said = file.imagej_metadata or {}
         unit, tag = said.get("unit"), page.tags.get("ResolutionUnit")
         # Without a unit of its own, X and Y have that of the tags: 2 is an inch, 3 a centimetre. None says that of Z.
-        kind = None if tag is None else tag.value
+        kind: Any = None if tag is None else tag.value
         of_tags = None if unit else {2: 2.54, 3: 1}.get(kind)
         # As ImageJ has it: tags in centimetres stay so beside "um".
         scale = 10_000 if unit == "um" and kind == 3 else of_tags or 1
@@ -287,35 +297,42 @@ _READ = {
 _SHALLOW, _DEEP = 8, 16
 
 
-def read_picture(path: str, key: str) -> Generator[Item, None, None]:
+class Picture(FileOfOne):
     """A picture of any other format, as rows of pixels, with what describes it as attributes."""
-    from PIL import Image
 
-    with Image.open(path) as image:
-        if getattr(image, "n_frames", 1) > 1:
-            yield LeftOut(key, "all frames but the first", "it is animated")
-        depth, chunks = _png_header(path) if image.format == "PNG" else (_SHALLOW, {})
-        if depth == _DEEP and image.mode in ("RGB", "RGBA", "LA"):
-            yield LeftOut(key, WHOLE, "Pillow reads only 8 of the 16 bits of its colours")
-            return
-        if depth < _SHALLOW and image.mode == "L":
-            yield Changed(key, "the scale of its grey", "the values are stretched to 0 to 255")
-        image.load()  # some of what describes it can follow the pixels
-        described, attributes, lost = dict(image.info), {"mode": image.mode}, []
-        for name, stored in sorted(chunks.items()):
-            text = name.decode("latin-1")
-            if stored is None or text in described:
-                lost.append(text)
-            else:
-                described[text] = stored
-        if lost:
-            yield LeftOut(key, f"chunks {', '.join(lost)}", "they are large, or something else has their name")
-        items = np.asarray(image)
-        if image.mode == "P":  # such as a mask, whose numbers are those of classes
-            attributes["palette"] = _palette(image)
-            yield Changed(key, "the palette", "it is an attribute, and the values are the numbers of its colours")
-    yield from _described(key, described, attributes)
-    yield ArrayItem.of(key, items, attributes)
+    def _items(self) -> Iterator[Item]:
+        from PIL import Image
+
+        key = self._key
+        with Image.open(self._path) as image:
+            if getattr(image, "n_frames", 1) > 1:
+                yield LeftOut(key, "all frames but the first", "it is animated")
+            depth, chunks = _png_header(self._path) if image.format == "PNG" else (_SHALLOW, {})
+            if depth == _DEEP and image.mode in ("RGB", "RGBA", "LA"):
+                yield LeftOut(key, WHOLE, "Pillow reads only 8 of the 16 bits of its colours")
+                return
+            if depth < _SHALLOW and image.mode == "L":
+                yield Changed(key, "the scale of its grey", "the values are stretched to 0 to 255")
+            image.load()  # some of what describes it can follow the pixels
+            described, attributes, lost = dict(image.info), {"mode": image.mode}, []
+            for name, stored in sorted(chunks.items()):
+                text = name.decode("latin-1")
+                if stored is None or text in described:
+                    lost.append(text)
+                else:
+                    described[text] = stored
+            if lost:
+                yield LeftOut(
+                    self._key, f"chunks {', '.join(lost)}", "they are large, or something else has their name"
+                )
+            items = np.asarray(image)
+            if image.mode == "P":  # such as a mask, whose numbers are those of classes
+                attributes["palette"] = _palette(image)
+                yield Changed(
+                    self._key, "the palette", "it is an attribute, and the values are the numbers of its colours"
+                )
+        yield from _described(key, described, attributes)
+        yield ArrayItem.of(key, items, attributes)
 
 
 def _palette(image: Any) -> Items:
@@ -348,22 +365,3 @@ def _png_header(path: str) -> tuple[int, dict[bytes, bytes | None]]:
                 found[name] = stored
             file.seek(4 if is_kept else size + 4, os.SEEK_CUR)
     return depth, found
-
-
-class Tiff(FileOfOne):
-    """A TIFF file: one array, or one for each series."""
-
-    def files_of_set(self) -> frozenset[str]:
-        import tifffile
-
-        with suppress(Exception), tifffile.TiffFile(self._path) as file:  # a damaged one is listed when it is read
-            return _files_of_set(file) if file.is_ome else frozenset()
-        return frozenset()
-
-    def _items(self) -> Iterator[Item]:
-        yield from read_tiff(self._path, self._key)
-
-
-class Picture(FileOfOne):
-    def _items(self) -> Iterator[Item]:
-        yield from read_picture(self._path, self._key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -117,12 +117,6 @@ def note(report: ConversionReport, each: LeftOut) -> None:
         report.changed.append(each)
     else:
         report.left_out.append(each)
-
-
-def note_names(report: ConversionReport, names: Mapping[str, str]) -> None:
-    """Note new keys by the old ones, but for what is left out."""
-    lost = {each.key for each in report.left_out if each.what == WHOLE}
-    report.renamed = {old: new for old, new in names.items() if new not in lost}
 
 
 _MOST_LINES, _MOST_KEYS, _MOST_RENAMED = 50, 3, 10
