@@ -230,7 +230,9 @@ def _add(store: Any, parts: list[_Part], on_clash: str, progress: Any) -> int:
     """Add to a store that is open for writing, or to a group of it."""
     table_of(store).session.check_writable("set items")
     for part in parts:
-        if table_of(part.store) is table_of(store) or _same_file(part.store, store):
+        one, other = part.store._table.backend.named, store._table.backend.named
+        is_same_file = None not in (one, other) and os.path.realpath(one) == os.path.realpath(other)
+        if table_of(part.store) is table_of(store) or is_same_file:
             raise ValueError(f"{legible(part.name)} is a source and the target: name another target")
     with ExitStack() as opened:
         merged = _Merged(parts, _Part(opened, "", store), on_clash)
@@ -254,8 +256,3 @@ def _remove(store: Any, key: str) -> None:
         del store[leaf]
     if key in store:
         del store[key]
-
-
-def _same_file(one: Any, other: Any) -> bool:
-    paths = one._table.backend.named, other._table.backend.named
-    return None not in paths and os.path.realpath(paths[0]) == os.path.realpath(paths[1])

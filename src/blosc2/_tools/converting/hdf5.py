@@ -90,11 +90,6 @@ _CODECS = {Codec.BLOSCLZ: "blosclz", Codec.LZ4: "lz4", Codec.LZ4HC: "lz4hc", Cod
 _FILTERS = {Filter.NOFILTER, Filter.SHUFFLE, Filter.BITSHUFFLE, Filter.DELTA}
 
 
-def codec_of(array: NDArray) -> tuple[str, int]:
-    name = _CODECS.get(array.cparams.codec)
-    return (name, array.cparams.clevel) if name else ("zstd", 5)
-
-
 def can_give_chunks(array: NDArray) -> bool:
     parameters = array.cparams
     return (
@@ -794,7 +789,9 @@ def _filter_like(item: ArrayItem) -> dict[str, Any]:
     """Keywords of the Blosc2 filter with the codec of an array; without hdf5plugin, of a filter that h5py has."""
     if hdf5plugin is None:
         return {"compression": "gzip", "shuffle": True}
-    return _blosc2_filter(*(("zstd", 5) if item.array is None else codec_of(item.array)))
+    if item.array is None or item.array.cparams.codec not in _CODECS:
+        return _blosc2_filter("zstd", 5)
+    return _blosc2_filter(_CODECS[item.array.cparams.codec], item.array.cparams.clevel)
 
 
 # Bytes are opaque, as in h5py, because a text ends at its last byte that is not zero; lists of them have any lengths.

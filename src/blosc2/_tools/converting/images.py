@@ -88,14 +88,9 @@ class Tiff(FileOfOne):
             for number, series in enumerate(file.series):
                 inner = f"{self._key}/{number}" if several else self._key
                 yield from alone(inner, _series(inner, series)) if several else _series(inner, series)
-            others = _others(file)
-            if others:
+            read = {page.offset for series in file.series for level in series.levels for page in _pages(level) if page}
+            if others := sum(page.offset not in read for page in file.pages):
                 yield LeftOut(self._key, _display.number(others, "page"), "no image of the file has them")
-
-
-def _others(file: Any) -> int:
-    read = {page.offset for series in file.series for level in series.levels for page in _pages(level) if page}
-    return sum(page.offset not in read for page in file.pages)
 
 
 def _files_of_set(file: Any) -> frozenset[str]:
@@ -327,17 +322,13 @@ class Picture(FileOfOne):
                 )
             items = np.asarray(image)
             if image.mode == "P":  # such as a mask, whose numbers are those of classes
-                attributes["palette"] = _palette(image)
+                colours = "RGBA" if image.palette.mode == "RGBA" else "RGB"
+                attributes["palette"] = np.array(image.getpalette(colours), "u1").reshape(-1, len(colours))
                 yield Changed(
                     self._key, "the palette", "it is an attribute, and the values are the numbers of its colours"
                 )
         yield from _described(key, described, attributes)
         yield ArrayItem.of(key, items, attributes)
-
-
-def _palette(image: Any) -> Items:
-    mode = "RGBA" if image.palette.mode == "RGBA" else "RGB"
-    return np.array(image.getpalette(mode), "u1").reshape(-1, len(mode))
 
 
 def _described(key: str, found: dict[Any, Any], attributes: dict[str, Any]) -> Iterator[LeftOut]:

@@ -58,7 +58,9 @@ class Volume(FileOfOne):
         attributes: dict[str, Any] = {}
         if hasattr(self._image, "affine"):  # CIFTI has none
             attributes["affine"] = np.asarray(self._image.affine)
-            attributes |= _space(self._image.header.get_zooms())
+            zooms = self._image.header.get_zooms()
+            # What viewers ask for: the names of axes, and the step along those of space.
+            attributes |= {"axes": list("xyztuvw"[: len(zooms)]), "voxel_sizes": [float(zoom) for zoom in zooms[:3]]}
         if isinstance(self._image, nibabel.MGHImage):
             attributes |= self._of_mgh(files["image"])
         else:
@@ -101,11 +103,6 @@ class Volume(FileOfOne):
             except KeyError:
                 pass  # a code that nobody knows
         return attributes
-
-
-def _space(zooms: Any) -> dict[str, Any]:
-    """What viewers ask for: the names of axes, and the step along those of space."""
-    return {"axes": list("xyztuvw"[: len(zooms)]), "voxel_sizes": [float(zoom) for zoom in zooms[:3]]}
 
 
 def _check_size(path: str, values: Any) -> None:

@@ -110,9 +110,8 @@ def _found_region(dim: str, dataset: Any, stored: Any, whole: int, where: str) -
 
 
 def fit_to_existing(
-    name: str, variable: Any, stored: Any, box: Mapping[Any, slice], append_dim: Hashable | None, where: str,
-    encode: Any,
-) -> Any:  # fmt: skip
+    name: str, variable: Any, stored: Any, box: Mapping[Any, slice], append_dim: Hashable | None, where: str
+) -> Any:
     """A variable with the encoding and the order of dimensions of the one that exists, if it means what that means."""
     what = f"{where}: {name!r}"
     decoded = _decoded(name, stored, variable, what)
@@ -134,7 +133,8 @@ def fit_to_existing(
         variable.encoding.pop("dtype", None)  # it would cut texts
     if stored.dtype.kind == "S" and variable.dtype.kind in "OUT":
         variable.encoding["dtype"] = "S1"  # as xarray says that texts become bytes
-    encoded = encode(name, variable)
+    fitting = xarray_engine.checked_to_fit(name, variable, exists=True)
+    encoded = _with_plain_texts(name, conventions.encode_cf_variable(fitting, name=name))
     if stored.dtype == "S1" and encoded.dtype.kind == "S":
         encoded = _in_characters(name, encoded, stored, what)
     for meaning in _MEANINGS:
@@ -460,9 +460,7 @@ class _GroupWriter:
             if isinstance(leaf, ObjectArray):
                 variable = fit_texts_to_existing(name, given[name], stored, box, self._append_dim, self._where)
             else:
-                variable = fit_to_existing(
-                    name, given[name], stored, box, self._append_dim, self._where, encoded_variable
-                )
+                variable = fit_to_existing(name, given[name], stored, box, self._append_dim, self._where)
             if self._append_dim is not None and name in dataset.coords and self._append_dim not in variable.dims:
                 part = stored[{dim: box[dim] for dim in stored.dims if dim in box}]
                 check_unchanged(name, variable, part, self._append_dim, self._where)
@@ -685,11 +683,6 @@ def _encoded(dataset: Any, names: list[str], encoding: dict[Any, Any]) -> tuple[
         {name: xarray_engine.checked_to_fit(name, variables[name]) for name in names}, attributes
     )
     return {name: _with_plain_texts(name, encoded[name]) for name in names}, attributes
-
-
-def encoded_variable(name: str, variable: Any) -> Any:
-    fitting = xarray_engine.checked_to_fit(name, variable, exists=True)
-    return _with_plain_texts(name, conventions.encode_cf_variable(fitting, name=name))
 
 
 def _with_plain_texts(name: str, variable: Any) -> Any:
