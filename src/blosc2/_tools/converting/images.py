@@ -88,9 +88,15 @@ class Tiff(FileOfOne):
             for number, series in enumerate(file.series):
                 inner = f"{self._key}/{number}" if several else self._key
                 yield from alone(inner, _series(inner, series)) if several else _series(inner, series)
-            read = {page.offset for series in file.series for level in series.levels for page in _pages(level) if page}
-            if others := sum(page.offset not in read for page in file.pages):
+            others = _others(file)
+            if others:
                 yield LeftOut(self._key, _display.number(others, "page"), "no image of the file has them")
+
+
+def _others(file: Any) -> int:
+    """How many pages of a file are in none of its series."""
+    read = {page.offset for series in file.series for level in series.levels for page in _pages(level) if page}
+    return sum(page.offset not in read for page in file.pages)
 
 
 def _files_of_set(file: Any) -> frozenset[str]:
