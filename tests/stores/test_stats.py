@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import zipfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -244,6 +243,9 @@ def test_a_table_of_leaves(store: Any) -> None:
     for group in ("/a", "a/", "/a/b"):
         wanted = [key for key in leaves if key.startswith(f"/{group.strip('/')}/")]
         assert list(store.to_pandas(group).index) == wanted
+    store.close()
+    with pytest.raises(ValueError, match="closed store"):
+        store.to_pandas()
 
 
 def test_tables_of_groups_and_of_damaged_leaves(tmp_path: Path) -> None:
@@ -262,8 +264,6 @@ def test_tables_of_groups_and_of_damaged_leaves(tmp_path: Path) -> None:
 def test_closed(store: Any) -> None:
     store.close()
     calls: list[Callable[[], Any]] = [store.stats, lambda: store.describe("/zero")]
-    if importlib.util.find_spec("pandas"):
-        calls.append(store.to_pandas)
     if isinstance(store, blosc2.TreeStore):
         calls.append(store.tree)
     for call in calls:
