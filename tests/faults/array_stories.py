@@ -356,8 +356,9 @@ def schunk_story(kind: ArrayFile, *, contiguous: bool = True, meta: dict[str, An
 def list_story(kind: ArrayFile, cls: Any, *, contiguous: bool = True) -> ArrayStory:
     """Every change of a list; `elements` is what it holds."""
     story = ArrayStory(kind)
-    numbers = noise(300, 1).tolist()
-    new = numbers if cls is blosc2.ObjectArray else [numbers[n : n + 1 + n % 7] for n in range(290)]
+    numbers = noise(90, 1).tolist()
+    new = numbers if cls is blosc2.ObjectArray else [numbers[n : n + 1 + n % 7] for n in range(80)]
+    many = 60 if contiguous else 25  # of chunk files, each of which is made and removed by calls of its own
     elements: list[Any] = []
     story.create(lambda path: cls(urlpath=path, contiguous=contiguous, mode="w", durable=kind.durable), flat([]))
 
@@ -366,7 +367,7 @@ def list_story(kind: ArrayFile, cls: Any, *, contiguous: bool = True) -> ArraySt
         story.add(act, flat(elements))
 
     add(lambda x: x.append(new[0]))
-    add(lambda x: x.extend(new[1:60]))
+    add(lambda x: x.extend(new[1:many]))
     story.add(lambda x: x.vlmeta.__setitem__("note", [1, 2, 3]), note=[1, 2, 3])
     add(lambda x: x.insert(3, new[60]))
     story.reopen()

@@ -62,7 +62,8 @@ class Surveyor:
     Parameters
     ----------
     kind : Kind
-    model : {'ext4', 'free'}
+    models : sequence of {'kill', 'ext4', 'free'}
+        Of what may be lost. Most states are those of several, and opened once.
     limit, samples : int
         See `Disk.crash_states`.
     seed : int
@@ -72,9 +73,16 @@ class Surveyor:
     """
 
     def __init__(
-        self, kind: Kind, model: Model, *, limit: int, samples: int, seed: int = 0, without_syncs: bool = False
+        self,
+        kind: Kind,
+        models: Sequence[Model],
+        *,
+        limit: int,
+        samples: int,
+        seed: int = 0,
+        without_syncs: bool = False,
     ) -> None:
-        self.kind, self.model, self.limit, self.samples = kind, model, limit, samples
+        self.kind, self.models, self.limit, self.samples = kind, models, limit, samples
         self.rng = random.Random(seed)
         self.without_syncs = without_syncs
         self.found = Survey()
@@ -125,20 +133,20 @@ class Surveyor:
         After each call all of the calls up to it may be there. What may be missing is made up right before each sync,
         when the most is uncertain, and whenever other versions become legal.
         """
-        full, disk = recorder.start.copy(), Disk(self.model, recorder.start.copy())
+        full = recorder.start.copy()
+        disks = [Disk(model, recorder.start.copy()) for model in self.models if model != "kill"]
         borders = {moment for publication in play.publications for moment in (publication.before, publication.after)}
         ops = recorder.ops
         yield 0, full.copy()
         for moment, op in enumerate(ops, 1):
             full.apply(op)
             yield moment, full.copy()
-            if self.model == "kill":
-                continue
-            if not (op.is_sync and self.without_syncs):
-                disk.take(op)
-            if moment == len(ops) or ops[moment].is_sync or moment in borders:
-                for tree in disk.crash_states(self.rng, self.limit, self.samples):
-                    yield moment, tree
+            for disk in disks:
+                if not (op.is_sync and self.without_syncs):
+                    disk.take(op)
+                if moment == len(ops) or ops[moment].is_sync or moment in borders:
+                    for tree in disk.crash_states(self.rng, self.limit, self.samples):
+                        yield moment, tree
 
 
 def go_on(kind: Kind) -> list[Step]:
@@ -193,18 +201,9 @@ def open_state(kind: Kind, tree: Tree, number: int) -> _Outcome:
         return _Outcome(version)
 
 
-def survey(story: Story, model: Model, *, limit: int, samples: int, seed: int = 0, again: int = 0) -> Survey:
-    """Open the crash states of a story and, from some of them on, those of a program that goes on.
-
-    Parameters
-    ----------
-    story : Story
-    model, limit, samples, seed
-        See `Surveyor`.
-    again : int
-        From how many states on another program is interrupted too.
-    """
-    surveyor = Surveyor(story.kind, model, limit=limit, samples=samples, seed=seed)
+def survey(story: Story, models: Sequence[Model], *, limit: int, samples: int, again: int) -> Survey:
+    """Open the crash states of a story and, from so many of them on, those of another program that goes on."""
+    surveyor = Surveyor(story.kind, models, limit=limit, samples=samples)
     surveyor.survey(story.steps)
     first = list(surveyor.trees)
     for digest in surveyor.rng.sample(first, min(again, len(first))):

@@ -365,10 +365,10 @@ def crowd_story(kind: StoreKind) -> StoreStory:
 
 
 def ranges_story(kind: StoreKind) -> StoreStory:
-    """Few changes of many leaves, with a catalog; groups that go and get other names."""
+    """Few changes of many leaves, with a catalog (see `conftest.py`); groups that go and get other names."""
     story = StoreStory(kind)
     story.opened("w")
-    for group, number in (("/a", 70), ("/b/c", 100), ("/d", 100)):
+    for group, number in (("/a", 12), ("/b/c", 16), ("/d", 16)):
         story.fill(group, number)
     story.attributes("/b", unit="mm")
     story.flush()

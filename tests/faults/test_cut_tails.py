@@ -49,7 +49,7 @@ def test_what_is_cut_off_is_gone_before_something_takes_its_place(cut: int) -> N
         with tempfile.TemporaryDirectory(dir=FAST) as folder:
             Path(folder, kind.name).write_bytes(state)
             tree, _ = Tree.load(Path(folder))
-        surveyor = Surveyor(kind, "free", limit=10, samples=100)
+        surveyor = Surveyor(kind, ["free"], limit=10, samples=100)
         surveyor.survey(go_on(kind), tree)
         assert surveyor.found.states > 10
         assert not surveyor.found.broken, "\n".join(surveyor.found.broken[:3])
