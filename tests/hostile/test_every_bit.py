@@ -177,13 +177,13 @@ def play(kind: str, where: str, part: int, parts: int, path: Path) -> None:
     for key, value in LEAVES.items():
         assert same(good[key], value), key
     wrong = []
+    # Each bit in one way. Each field is there in eight records at least, and met in every way.
+    drawn = random.Random(f"{kind} {where} {part}")
     for bit in bits_of(places(data)[where], part, parts):
+        source, verify = drawn.choice(WAYS)
         with flipped(path, data, bit):
-            for source, verify in WAYS:
-                try:
-                    said = problem(state(path, source, verify, wanted), listed, good)
-                except FormatError:
-                    continue
+            with contextlib.suppress(FormatError):
+                said = problem(state(path, source, verify, wanted), listed, good)
                 if said:
                     around = data[(bit >> 3) - 8 : (bit >> 3) + 8]
                     wrong.append(f"bit {bit} ({around!r}), {source}, {verify}: {said}")
@@ -193,7 +193,7 @@ def play(kind: str, where: str, part: int, parts: int, path: Path) -> None:
     assert not wrong, f"{len(wrong)}: " + "\n".join(wrong[:100])
 
 
-PARTS = 32
+PARTS = 16
 
 
 @pytest.mark.filterwarnings("ignore:.*(is not shown|is the leaf|more than one member|suffix)")

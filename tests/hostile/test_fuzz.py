@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from fixture_kit.isolated import environment
 
-CASES = os.environ.get("BLOSC2_FUZZ_CASES", "1500")
+CASES = os.environ.get("BLOSC2_FUZZ_CASES", "300")
 SEED = os.environ.get("BLOSC2_FUZZ_SEED", "20261121")
 RUN = Path(__file__).parents[1] / "fuzz" / "run.py"
 

@@ -21,7 +21,7 @@ import blosc2
 
 LARGE = bool(os.environ.get("BLOSC2_LARGE"))
 #: Rows of 1 MB, and those of a chunk.
-ROWS, CHUNK = (6144, 4) if LARGE else (192, 1)
+ROWS, CHUNK = (6144, 4) if LARGE else (128, 1)
 #: By how many MB the data of a process may grow.
 ROOM = 1024 if LARGE else 96
 
