@@ -562,12 +562,13 @@ def test_a_reader_that_stops_is_no_error(folder: Path) -> None:
     assert listing.wait() == 0
 
 
-@pytest.mark.parametrize("closed", [[1], [2], [0, 1, 2]])
-@pytest.mark.parametrize(("command", "code"), [
-    ("check s.b2z", 0), ("check damaged.b2z", 1), ("cp s.b2z new.b2z", 0), ("compact s.b2z", 0), ("stats s.b2z", 0),
-    ("cat s.b2z/age", 0), ("cat -f npy s.b2z/age", 0), ("show s.b2z/age", 0), ("ls none.b2z", 2),
+# Each command without any stream; text, bytes and a complaint without the one that they go to.
+@pytest.mark.parametrize(("command", "code", "closed"), [
+    *((command, 0, "012") for command in ("check s.b2z", "cp s.b2z new.b2z", "compact s.b2z", "stats s.b2z", "cat s.b2z/age")),
+    ("check damaged.b2z", 1, "012"), ("cat -f npy s.b2z/age", 0, "012"), ("show s.b2z/age", 0, "012"),
+    ("ls none.b2z", 2, "012"), ("check damaged.b2z", 1, "1"), ("cat -f npy s.b2z/age", 0, "1"), ("ls none.b2z", 2, "2"),
 ])  # fmt: skip
-def test_closed_streams_are_no_error(folder: Path, closed: list[int], command: str, code: int) -> None:
+def test_closed_streams_are_no_error(folder: Path, closed: str, command: str, code: int) -> None:
     (folder / "damaged.b2z").write_bytes((folder / "s.b2z").read_bytes()[:-100])
     shell = " ".join([f"{sys.executable} -m blosc2 {command}", *(f"{number}>&-" for number in closed)])
     done = subprocess.run(["sh", "-c", shell], capture_output=True, check=False)
