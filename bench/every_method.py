@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
 import statistics
 import subprocess
@@ -35,42 +36,6 @@ WORKER = Path(__file__).resolve().with_name("every_method_rows.py")
 LIMIT = 0.95
 LEAST = 300.0  # nanoseconds of difference that count
 Figures = dict[str, dict[str, dict[str, list[float]]]]
-#: Why rows lose, as profiles show it: goes to the page.
-REASONS = """\
-Where the time goes, as profiles of these acts show:
-
-* **Changes of an `SChunk` in memory** (`append_chunk`, `insert_chunk`, `update_chunk`, `delete_chunk`): each makes the
-  next version of the frame, so that who reads goes on to read a whole one, and a change that fails changes nothing. Of
-  the 0.7 us, 0.2 go to the new frame and its table, and the rest to Python: the method, the lock, and to show it. The
-  published package changes its table in place, in C. `append_data` and others that compress take 2 us more, to
-  look up parameters and an encoder. Chunks lie in one buffer; when it is full of them, it is copied to one of twice the
-  size, where the published package asks for memory for each chunk.
-* **Single keys of a `.b2d`**: `in` takes 1 us, which is that of asking the system for the time of the directory, so
-  that what others publish is found; after `list(store)`, which fixes the keys until `refresh()`, it takes 0.05 us. Up
-  to the eighth look, and where there are too many files, each look asks for files: 3 us for a key that is there, 21
-  for one that is not. The published package lists all files when it opens the store.
-* **`permute_dims` of one axis**: a new array is made, as of two axes; the published package gives the array itself,
-  also where `cparams=` or `urlpath=` ask for something else.
-* **Stored chunks of files** (`get_chunk`, `concat`, `stack`, `copy`, `load`): the checksum of each chunk is compared
-  in the pass that copies it, which then takes up to half as long again; on processors without AVX-512, 45 us more for
-  each MB, which is two to three times as long as to copy it. The published package has none.
-* **`get_lazychunk`**: the positions of the blocks are put in order in Python, 4 to 6 us.
-* **`info` of a `.b2d`**: it sums the sizes of all files, 2.5 us for each. The published package shows no sizes.
-* **Changes of lists in memory** (`append`, `pop`, `insert`): each makes the next version, with the sizes of all values.
-* **Copies above 32 MB** (`concat` and `stack` of large arrays): the chunks of an array in memory lie in one piece, so
-  that it can be saved and sent as it is, and the C library gives pieces of that size back to the system. Their pages
-  are new each time, which takes as long as to copy into them; chunks of some MB each, as the published package has
-  them, are used again where a program drops one result before it makes the next.
-* **`asarray` with BLOSCLZ or level 1, and `copy` with LZ4, in three dimensions**: blocks are cubes here, so that a
-  patch touches few of them, and planes there. The same codec takes half as long again for them; with the same chunks
-  and blocks it does not.
-* **`to_b2d`**: each file is written aside, the file that it replaces is linked aside, and both are renamed, so that a
-  failure brings the old store back. The published package writes over the files.
-* **`keys()`, `sorted(store)`, one item of a `Batch` or `ObjectArray`**: one or two microseconds of Python: views that
-  notice that the store was changed or closed, and checks of what a file says.
-* **`CParams(...)`**: each field is checked when it is set, and not when it is used.
-* **`fill_special` of many chunks**: 0.1 us for each entry of the table.
-"""
 
 
 class Table:
@@ -172,7 +137,14 @@ def as_table(heads: list[str], body: Iterable[list[str]]) -> list[str]:
     return [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in every]
 
 
-def page(rows: list[dict[str, Any]], rounds: int) -> str:
+def reasons(page: Path) -> str:
+    """What a page says of why rows lose: people wrote it, and it stays."""
+    text = page.read_text(encoding="utf-8") if page.exists() else ""
+    found = re.search(r"^Where the time goes.*?(?=^\|)", text, re.MULTILINE | re.DOTALL)
+    return found[0].rstrip() + "\n" if found else ""
+
+
+def page(rows: list[dict[str, Any]], rounds: int, why: str) -> str:
     """The page of the documentation."""
     losing = [row for row in rows if row["loses"]]
     parted = ((line[0].rpartition("; "), line[1:]) for line in lines(losing))
@@ -188,7 +160,7 @@ def page(rows: list[dict[str, Any]], rounds: int) -> str:
         "",
         "## Rows that lose",
         "",
-        REASONS,
+        why,
         *as_table(["operation", "on", "published", "here", "by wall time", "by processor time"], named),
         "",
         "## All operations",
@@ -239,7 +211,7 @@ def main() -> int:
             print(f"{line[3]:>7} {line[4]:>7}  {line[1]:>8} {line[2]:>8}  {line[0]}")
         print(summary(measured))
     if options.markdown:
-        options.markdown.write_text(page(measured, options.rounds))
+        options.markdown.write_text(page(measured, options.rounds, reasons(options.markdown)))
     return bool(table.failed) or any(row["loses"] for row in measured)
 
 
