@@ -189,7 +189,7 @@ def read_remotely(monkeypatch: pytest.MonkeyPatch) -> None:
     from blosc2._options import RemotePath
 
     plain_open = blosc2.open
-    assert blosc2.TreeStore  # it copies the signature of `DictStore` when it is loaded, so before that is replaced
+    _ = blosc2.TreeStore  # copies the signature of `DictStore` when it is loaded, so before that is replaced
 
     def remote(path: Any, mode: str, given: dict[str, Any]) -> Any:
         name = os.fsdecode(path) if isinstance(path, (str, bytes, os.PathLike)) else ""
