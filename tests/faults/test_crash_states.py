@@ -17,8 +17,8 @@ from faults.stories import chosen_stories, hasty_stories, stories
 STORIES = stories()
 HASTY = hasty_stories()
 MODELS: tuple[Model, ...] = ("ext4", "free")
-# The last test shows that two and two find lost values.
-LIMIT, SAMPLES, AGAIN = (10, 400, 60) if FULL else (2, 4, 1)
+# Two and four do not find that the ninth sync of "tree b2d tiers" is left out.
+LIMIT, SAMPLES, AGAIN = (10, 400, 60) if FULL else (3, 6, 1)
 
 
 @pytest.mark.parametrize("name", chosen_stories())
