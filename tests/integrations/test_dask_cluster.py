@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -103,3 +104,32 @@ def test_killed_workers_cost_a_retry(tmp_path: Path, client: Any) -> None:
         for number in range(BLOCKS):
             np.testing.assert_array_equal(store["/x"][number * ROWS : (number + 1) * ROWS], block_of(number))
     assert blosc2.check(str(path)).ok
+
+
+def test_a_killed_client_is_restarted(tmp_path: Path) -> None:
+    """What the tasks of a run have written, whose process died, is used again by the next run."""
+    code = """
+import sys, os, signal
+import dask.array as da, numpy as np
+from blosc2 import to_store
+
+def numbered(items, block_info=None):
+    number = block_info[0]["chunk-location"][0]
+    with open("made", "a") as file:
+        file.write(f"{number}\\n")
+    if number == 5 and sys.argv[1] == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return items + number
+
+numbered.__dask_tokenize__ = lambda: "numbered"
+array = da.zeros((100, 50), chunks=(10, 50)).map_blocks(numbered, dtype="f8", meta=np.zeros((0, 0)))
+to_store(array, "a.b2z", "/x", scheduler="synchronous")
+"""
+    done = [subprocess.run([sys.executable, "-c", code, how], cwd=tmp_path) for how in ("killed", "whole")]
+    assert [each.returncode for each in done] == [-signal.SIGKILL, 0]
+    made = (tmp_path / "made").read_text().split()
+    assert sorted(map(int, made)) == [0, 1, 2, 3, 4, 5, 5, 6, 7, 8, 9]
+    np.testing.assert_array_equal(
+        blosc2.open(str(tmp_path / "a.b2z"))["/x"][:], np.repeat(np.arange(10.0), 10)[:, None] * np.ones(50)
+    )
+    assert sorted(os.listdir(tmp_path)) == ["a.b2z", "made"]
