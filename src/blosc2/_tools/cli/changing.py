@@ -439,7 +439,7 @@ def _to_add(source: str, target: str, place: str | None = None) -> str:
     """How a source gets into a store that there is."""
     if not target.rstrip("/").endswith(_OURS) or scheme_of(target) not in (None, "file"):
         return "name another one"
-    name = os.path.splitext(os.path.basename(source.rstrip("/")))[0]
+    name = os.path.splitext(locations.file_name(locations.path_of(source)))[0]
     words = ["blosc2", "import", source, target, "--into", place or f"/{name}"]
     return f"to add to it: {shlex.join(words)}"
 

@@ -99,8 +99,9 @@ def salvage(path: str, out: str, fill: float | None) -> int:
 
     PATH is only read; the suffix of OUT says what it is.
     """
+    target = path_here(out)
     with _here(whole(path)) as (file, name), progress_bar(name) as progress:
-        report = _integrity.salvage(file, path_here(out), fill=fill, progress=progress)
+        report = _integrity.salvage(file, target, fill=fill, progress=progress)
     if not (is_quiet() and report.complete):
         print(in_commands(str(report)).replace(file, name))
     return FINE if report.complete else FOUND

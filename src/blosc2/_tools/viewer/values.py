@@ -286,7 +286,7 @@ _BARS: Final = 32
 
 def statistics(array: Any, axes: Sequence[Axis]) -> Rows:
     """Statistics of a part of an array, by the numbers that attributes make of the stored ones, as in pictures."""
-    items = np.asarray(array[index_of(axes)])
+    items = np.asarray(array[index_of(axes)]) if 0 not in array.shape else np.empty(0, array.dtype)
     if not has_meaning(array):
         return statistics_of_items(items)
     meant = as_meant(items, array.vlmeta)[0].astype(float)
