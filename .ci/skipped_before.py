@@ -24,5 +24,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     gone = names - {name for item in chosen for name in (item.nodeid, item.nodeid.partition("::")[0])}
     if gone:
         raise pytest.UsageError(f"skipped before, and not found now: {sorted(gone)}")
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+    kept = set(chosen)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = chosen

@@ -27,7 +27,10 @@ RUN_ELSEWHERE = (
     "doc/guide/xarray.md", "doc/reference/exceptions.md",
 )  # fmt: skip
 
-MODULES = ["blosc2", *sorted(found.name for found in pkgutil.walk_packages(blosc2.__path__, "blosc2."))]
+FOUND = {found.name for found in pkgutil.walk_packages(blosc2.__path__, "blosc2.")}
+#: Without torch, modules of its package are not found.
+LOADERS = {f"blosc2.torch.{path.stem}" for path in (ROOT / "src/blosc2/torch").glob("[!_]*.py")}
+MODULES = ["blosc2", *sorted(FOUND | LOADERS)]
 
 
 def page_name(path: Path) -> str:
