@@ -27,7 +27,7 @@ from blosc2._core.zip.archive cimport MANY_RECORDS, Archive, DecodedName, open_a
 from blosc2._core.zip.catalog cimport (
     SLOT_LENGTH, Catalog, Leaf, describes_table, slot_home, slot_offset, slot_tag, stem_length)
 from blosc2._core.zip.key_bytes cimport (
-    key_hash, last_segment_is, next_prefix, plain_key, prefix_hashes, same_bytes, start_prefixes)
+    key_hash, last_segment_is, next_prefix, plain_key, prefix_hashes, start_prefixes)
 from blosc2._core.zip.records cimport (
     FLAG_MASKED, FLAG_UTF8, LOCAL_LENGTH, MEMBER_FOLDER, Member, Record, flags_of, is_packed, is_signature, is_utf8,
     safe_name)
@@ -687,7 +687,7 @@ cdef class KeyTable:
             return False
         suffix = record.name + length
         rest = <int64_t> record.name_length - length
-        if rest < 1 or not same_bytes(record.name, key, length):
+        if rest < 1 or memcmp(record.name, key, <size_t> length) != 0:
             return False
         for i in range(self.suffix_count):
             if self.suffix_lengths[i] == rest and memcmp(self.suffix_texts[i], suffix, rest) == 0:
