@@ -398,11 +398,14 @@ class FrameUpdate:
         """
         if self._is_settled:  # a second time it would go by what was decided
             return
+        sizes = self._sizes
+        self.nbytes = int(self.frame.nbytes) + self._grown if sizes is None else int(sizes.sum())
+        if sizes is not None:
+            self._settle_sizes(sizes)
         self._is_settled = True
-        frame, sizes = self.frame, self._sizes
-        self.nbytes = int(frame.nbytes) + self._grown if sizes is None else int(sizes.sum())
-        if sizes is None:
-            return
+
+    def _settle_sizes(self, sizes: Integers) -> None:
+        frame = self.frame
         if len(sizes) == 0:
             self.vlblocks = self.variable = False
             return
