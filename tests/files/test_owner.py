@@ -43,7 +43,7 @@ EXCEPT = {
     ("_files.remote.pieces", "_forget"),
     ("_files.remote.pieces", "_make_room"),
     ("_core.io.small_file", "read_small"),  # with flags of a reader
-    ("_tools.cli.__init__", "_here"),  # a temporary file of the command
+    ("_tools.cli.checking", "_here"),  # a temporary file of the command
     ("_tools.converting.images", "_items"),  # asks how much room there is
 }
 
