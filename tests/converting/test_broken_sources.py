@@ -5,7 +5,10 @@ from __future__ import annotations
 import errno
 import json
 import os
+import random
 import re
+import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -337,6 +340,12 @@ def test_open_says_how_other_formats_are_read(tmp_path: Path, name: str) -> None
 
 
 # ---------------------------------------------------------------------- interrupted runs
+MAIN = "import sys, blosc2; blosc2.convert(sys.argv[1], sys.argv[2]); print('done')"
+# So that there is something to resume, and time to kill: published after each array, slowly.
+SLOW = (
+    "import time\nfrom blosc2._tools.converting import stores\nstores._PUBLISH_SECONDS = 0.0\n"
+    "real = stores.new_array\nstores.new_array = lambda *a: (time.sleep(0.01), real(*a))[1]\n"
+)
 
 
 @pytest.fixture
@@ -344,6 +353,42 @@ def source(tmp_path: Path) -> Path:
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "a.npz", **{f"g{i % 3}/x{i:02}": rng.random(1000 + i) for i in range(60)})
     return tmp_path / "a.npz"
+
+
+def interrupted_run(source: Path, target: Path, wait: float | None) -> int:
+    process = subprocess.Popen([sys.executable, "-c", SLOW + MAIN, str(source), str(target)], stdout=subprocess.PIPE)
+    try:
+        process.communicate(timeout=wait)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    return process.returncode
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="SIGKILL does not exist on every platform")
+@pytest.mark.parametrize("suffix", [".b2z", ".b2d"])
+def test_killed_and_resumed(tmp_path: Path, source: Path, suffix: str) -> None:
+    target = tmp_path / f"a{suffix}"
+    rng = random.Random(1)
+
+    def check_complete() -> None:
+        assert blosc2.check(str(target)).ok
+        with np.load(source) as wanted, blosc2.open(str(target)) as found:
+            assert sorted(key for key, _, _ in found.walk()) == ["/", "/g0", "/g1", "/g2"]
+            assert len(wanted.files) == sum(len(leaves) for _, _, leaves in found.walk()) == 60
+            for name in wanted.files:
+                np.testing.assert_array_equal(found[f"/{name}"][...], wanted[name])
+            assert found.attrs[:] == {}
+
+    for _ in range(4):
+        interrupted_run(source, target, rng.uniform(0.3, 0.9))
+        if target.exists():  # it was fast enough, or killed after its last step
+            check_complete()
+            shutil.rmtree(target) if target.is_dir() else target.unlink()
+    report = blosc2.convert(source, target, verify=True)
+    assert report.arrays == 60
+    assert {path.name for path in tmp_path.iterdir()} == {"a.npz", target.name}
+    check_complete()
 
 
 def test_what_was_published_is_not_read_again(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
