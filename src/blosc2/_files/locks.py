@@ -120,7 +120,8 @@ def flock(descriptor: int, operation: int, path: str, *, stand_in: str = "", sha
             f"or {instead} with exclusive=False and see to it that nobody else writes to it",
             path,
         ) from None
-    told_wait(path, begun)
+    if not operation & fcntl.LOCK_NB:
+        told_wait(path, begun)
 
 
 def _wait(

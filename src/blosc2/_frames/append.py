@@ -226,7 +226,7 @@ class Growth:
     once, and not while a file is small.
     """
 
-    __slots__ = ("_failed", "_frame", "_has_dead", "_later", "_lengths", "_pending", "kept_header",
+    __slots__ = ("_failed", "_frame", "_has_dead", "_is_tidy", "_later", "_lengths", "_pending", "kept_header",
                  "owner", "slack", "written")  # fmt: skip
 
     def __init__(self, size: int = 0) -> None:
@@ -236,6 +236,7 @@ class Growth:
         self.written = size
         self.owner = Owner()
         self._has_dead = False  # made by this
+        self._is_tidy = False  # whether no file of a killed process is left beside it: that costs a list of the folder
         #: Whether the last append left a copy of the header before.
         self.kept_header = False
         # The frame whose chunks have these lengths, in the order of their numbers, 0 where nothing is stored.
@@ -313,7 +314,7 @@ class Growth:
         if _is_between(identity, size, self._failed):
             return False
         try:
-            _write_anew(path, status, update, lengths, sums, owner, durable=durable)
+            self._write_anew(path, status, update, lengths, sums, owner, durable=durable)
         except StoreLockedError:
             raise
         except (OSError, FormatError, MemoryError) as error:
@@ -324,6 +325,31 @@ class Growth:
             return False
         self._note_written_anew(path, size)
         return True
+
+    def _write_anew(
+        self, path: str, status: os.stat_result, update: FrameUpdate, lengths: Integers, sums: bytes | None,
+        owner: Owner, *, durable: bool,
+    ) -> None:  # fmt: skip
+        """Put a new file without dead bytes in the place of one that has this status.
+
+        Chunks that stay keep their checksums, by which damage is still found. If a version of the old file is
+        `durable`, so is the new one before it gets the name: otherwise a power cut could take all of the file.
+        `OSError` also if the new file would not be the same to others: it has several names, another owner, or an
+        access list.
+        """
+        real = os.path.realpath(path)
+        if has_names_or_attributes(real, status):
+            raise OSError("a new file would have lost other names, or attributes")
+        # Made by holders of the file's lock alone, so those that are there were left by killed processes.
+        beside = real + ".grown"
+        if not self._is_tidy:
+            remove_leftovers(beside, owner)
+            self._is_tidy = True
+        with NewFile(path, replace=True, owner=owner, beside=beside, durable=durable) as file:
+            _keep_owner(file.fileno(), status)
+            checksums = None if sums is None else np.frombuffer(sums, "<u4")
+            source, _, _ = frame_byte_range(update, lengths[lengths > 0], checksums)
+            write_parts(file, parts_with_checksums(Frame.open(source)))
 
     def _note_written_anew(self, path: str, size: int) -> None:
         now = os.stat(path).st_size
@@ -349,7 +375,7 @@ class Growth:
         if size - live <= size // _LITTLE[size > SMALL_FRAME] or live > self.written:
             return False
         sums = carried(frame)
-        _write_anew(path, status, update, lengths, None if sums is None else sums.chunks, owner, durable=durable)
+        self._write_anew(path, status, update, lengths, None if sums is None else sums.chunks, owner, durable=durable)
         self._note_written_anew(path, size)
         return True
 
@@ -428,29 +454,6 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 def _is_between(identity: tuple[int, int], size: int, sizes: _Between) -> bool:
     """Whether a file is the one of these sizes, and between them."""
     return sizes[0] == identity and sizes[1] <= size < sizes[2]
-
-
-def _write_anew(
-    path: str, status: os.stat_result, update: FrameUpdate, lengths: Integers, sums: bytes | None, owner: Owner,
-    *, durable: bool,
-) -> None:  # fmt: skip
-    """Put a new file without dead bytes in the place of one that has this status.
-
-    Chunks that stay keep their checksums, by which damage is still found. If a version of the old file is `durable`, so
-    is the new one before it gets the name: otherwise a power cut could take all of the file. `OSError` also if the new
-    file would not be the same to others: it has several names, another owner, or an access list.
-    """
-    real = os.path.realpath(path)
-    if has_names_or_attributes(real, status):
-        raise OSError("a new file would have lost other names, or attributes")
-    # Made by holders of the file's lock alone, so those that are there were left by killed processes.
-    beside = real + ".grown"
-    remove_leftovers(beside, owner)
-    with NewFile(path, replace=True, owner=owner, beside=beside, durable=durable) as file:
-        _keep_owner(file.fileno(), status)
-        checksums = None if sums is None else np.frombuffer(sums, "<u4")
-        source, _, _ = frame_byte_range(update, lengths[lengths > 0], checksums)
-        write_parts(file, parts_with_checksums(Frame.open(source)))
 
 
 def _keep_owner(descriptor: int, status: os.stat_result) -> None:

@@ -56,7 +56,7 @@ from blosc2._frames.handle import (
 )
 from blosc2._frames.header_fields import FRAME_HEADER
 from blosc2._frames.update import SMALL_FRAME, EditedChunks, FrameUpdate, in_large_pages, is_without_dead, write_frame
-from blosc2._options import absolute_path, count, tell, told_rewrite
+from blosc2._options import PUBLISHED, absolute_path, tell, told_rewrite
 from blosc2.exceptions import FormatError, StaleHandleError, explain, name_file
 
 if TYPE_CHECKING:
@@ -358,8 +358,7 @@ class Drafting(FrameHandle):
             if self._lock.inherited:  # the change began before this process was forked
                 raise refusal(self.urlpath, self._lock.holder)
             draft = self._draft if self._draft is not None and self.in_transaction() else None
-            self.check_between()
-            if update.frame is not self.frame:
+            if self._busy.is_own or update.frame is not self.frame:  # the first as in `check_between`
                 raise superseded()
             with self._busy:
                 if self.waiting is not None or update.frame is not self.frame:  # a handler of signals came before
@@ -369,11 +368,7 @@ class Drafting(FrameHandle):
                     return
                 update.settle()
                 self._publish(update, fresh=fresh, durable=durable)
-        self._tell_published()
-
-    def _tell_published(self) -> None:
-        count("commits")
-        tell("DEBUG", "%s: a version was published", self.urlpath)
+        tell("DEBUG", PUBLISHED, self.urlpath, counted="commits")
 
     def _publish(self, update: FrameUpdate, *, fresh: bool, durable: bool) -> None:
         """Publish a change on disk, and wait for the disk if it is to be `durable`."""
@@ -1015,7 +1010,7 @@ class FileHandle(Drafting):
 
     def editing(self) -> AbstractContextManager[Any]:
         """See `Drafting.editing`. What waits in this process for the same file came first."""
-        if self.waiting is None:  # otherwise it was published before, or there is none
+        if self.waiting is None and (_waiting or _left):  # otherwise it was published before, or there is none
             publish_beside(self)
         return super().editing()
 
@@ -1241,7 +1236,7 @@ class FileHandle(Drafting):
                 update = waiting.update(self)
                 update.settle()
                 self._publish(update, fresh=False, durable=False)
-            self._tell_published()
+            tell("DEBUG", PUBLISHED, self.urlpath, counted="commits")
         except FormatError:
             if forget:
                 self.show_again()  # to try again would be of no use

@@ -17,6 +17,10 @@ _WAITED: Final = 0.001
 _LOCK = Lock()
 
 
+#: What is told of each version of an array or a store, of which the path is given.
+PUBLISHED: Final = "%s: a version was published"
+
+
 class Metrics(NamedTuple):
     """What this process has done with files and servers since it began; see `metrics`.
 
@@ -82,8 +86,14 @@ def count(name: str, number: float = 1) -> None:
         _counts[name] += number
 
 
-def tell(level: str, message: str, *given: object) -> None:
-    """Tell the logger "blosc2" something. Nothing is done in a program that has not imported `logging`."""
+def tell(level: str, message: str, *given: object, counted: str = "") -> None:
+    """Tell the logger "blosc2" something, `counted` as what `Metrics` names.
+
+    Nothing is told in a program that has not imported `logging`.
+    """
+    if counted:
+        with _LOCK:
+            _counts[counted] += 1
     logging: Any = item_of(sys.modules, "logging")
     if not hasattr(logging, "NullHandler"):  # or another thread is importing it
         return
@@ -97,14 +107,13 @@ def tell(level: str, message: str, *given: object) -> None:
 
 def told_rewrite(path: object, before: int, after: int) -> None:
     """A file was written anew."""
-    count("rewrites")
-    tell("INFO", "%s: written anew, %d bytes%s", path, after, "" if after == before else f" instead of {before}")
+    change = "" if after == before else f" instead of {before}"
+    tell("INFO", "%s: written anew, %d bytes%s", path, after, change, counted="rewrites")
 
 
 def told_wait(path: object, begun: float) -> None:
     """The lock of a file is held now; `begun` is when it was asked for, as `time.monotonic` has it."""
     seconds = time.monotonic() - begun
     if seconds >= _WAITED:
-        count("lock_waits")
         count("lock_seconds", seconds)
-        tell("INFO", "%s: waited %.3f s for its lock", path, seconds)
+        tell("INFO", "%s: waited %.3f s for its lock", path, seconds, counted="lock_waits")

@@ -14,7 +14,7 @@ from blosc2._backends import ByteRange, NewVersion, TieredBackend
 from blosc2._core.io.sharing import Block
 from blosc2._core.leaves.store_state import Change
 from blosc2._files import to_the_end
-from blosc2._options import count, tell, told_rewrite
+from blosc2._options import PUBLISHED, tell, told_rewrite
 from blosc2._stores.leaf_table import table_of
 from blosc2._stores.session import Session
 from blosc2.exceptions import FormatError, StoreKeyError, explain, name_file
@@ -244,8 +244,7 @@ class Publication(Block):
         table = self._table
         if not failed:
             table.session.unsure = table.session.ending  # what is not read, as the store is being closed
-            count("commits")
-            tell("DEBUG", "%s: a version was published", table.backend.named)
+            tell("DEBUG", PUBLISHED, table.backend.named, counted="commits")
             return
         table.forget_published_keys()  # some files of a directory may be in place
         with suppress(OSError, FormatError):

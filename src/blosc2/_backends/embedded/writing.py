@@ -39,7 +39,7 @@ from blosc2._files import (
     through_link,
 )
 from blosc2._frames import ALIGNMENT, CHUNK_HEADER, SECTOR, NextVersion
-from blosc2._options import count, tell
+from blosc2._options import tell
 
 if TYPE_CHECKING:
     from blosc2._backends.embedded.file import EmbeddedFile
@@ -204,8 +204,7 @@ def written(
             not plan.had_better_rewrite() or is_damaged(old) or is_mount_point(through_link(file.path))
         ):
             return Append(file, plan, new.metadata, durable)
-        count("rewrites")
-        tell("INFO", "%s: is written anew", file.path)
+        tell("INFO", "%s: is written anew", file.path, counted="rewrites")
     return Replacement(file, new, durable, progress)
 
 

@@ -319,9 +319,8 @@ class RemoteFile:
             self.received += len(answer.data)
             if pace is not None:
                 pace.note(len(answer.data), took)
-        count("requests")
         count("received", len(answer.data))
-        tell("DEBUG", "%s: %d bytes in %.3f s", self.shown, len(answer.data), took)
+        tell("DEBUG", "%s: %d bytes in %.3f s", self.shown, len(answer.data), took, counted="requests")
         if self.version is not None and not self.version.is_as(answer.version):
             raise Failure(changed(self.shown))
         if length is not None and len(answer.data) != length:
