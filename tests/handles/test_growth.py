@@ -175,8 +175,8 @@ def test_where_no_new_file_can_be_made_appends_go_on(
             tries += 1
             return real(*arguments, **keywords)
 
-        real = append._write_anew
-        patch.setattr(append, "_write_anew", counted)
+        real = append.Growth._write_anew
+        patch.setattr(append.Growth, "_write_anew", counted)
         assert not grow(array, path, 1000)
         assert 0 < tries < 100  # it is not tried for each append
     model = noise(1000)

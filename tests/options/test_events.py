@@ -99,7 +99,7 @@ def test_dead_bytes_that_stay(tmp_path: Path, told: Any, monkeypatch: pytest.Mon
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("blosc2._frames.append._write_anew", full)
+    monkeypatch.setattr("blosc2._frames.append.Growth._write_anew", full)
     rng = np.random.default_rng(0)
     array = blosc2.asarray(rng.random(1 << 18), urlpath=str(tmp_path / "a.b2nd"), chunks=(1 << 15,))
     for _ in range(40):
