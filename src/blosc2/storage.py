@@ -189,6 +189,8 @@ class CParams(_Parameters):
     [<Filter.BITSHUFFLE: 2>, <Filter.NOFILTER: 0>]
     """
 
+    #: Whether a frame declares them: its array is copied whatever they keep.
+    is_declared = False
     codec: Codec = Codec.ZSTD
     codec_meta: int = 0
     clevel: int = 5
@@ -433,7 +435,9 @@ def cparams_from(
     made = {**given, **overrides}
     if made["typesize"] is None:
         made["typesize"] = (unless_given or {}).get("typesize") or cparams_dflts["typesize"] or 8
-    return kind(**made)
+    found = kind(**made)
+    found.is_declared = getattr(value, "is_declared", False)
+    return found
 
 
 def asked_for(value: Any) -> AutoCParams | None:
@@ -511,6 +515,7 @@ def cparams_of(frame: Any, nthreads: int | None = None) -> CParams:
     are not known here stay the numbers that they are.
     """
     described = CParams(nthreads=get_nthreads() if nthreads is None else nthreads)
+    described.is_declared = True
     for name in ("codec_meta", "clevel", "use_dict", "typesize", "blocksize"):
         setattr(described, name, getattr(frame, name))
     described.use_dict = bool(frame.use_dict)

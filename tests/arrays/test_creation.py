@@ -220,6 +220,12 @@ REFUSED: list[tuple[str, Any, type[Exception] | tuple[type[Exception], ...], str
         "codec_meta is 0 percent for ZFP_RATE: below 2",
     ),
     (
+        "an object with a rate that nobody gave",
+        lambda: blosc2.zeros((40, 40), cparams=blosc2.CParams(codec=Codec.ZFP_RATE)),
+        ValueError,
+        "codec_meta is 0 percent for ZFP_RATE: below 2",
+    ),
+    (
         "a rate that keeps nothing",
         lambda: blosc2.zeros(40, cparams={"codec": Codec.ZFP_RATE, "codec_meta": 5}),
         ValueError,
@@ -479,8 +485,11 @@ def test_masks_are_not_lost(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("codec", "meta"), [(Codec.ZFP_PREC, 0), (Codec.ZFP_RATE, 3)])
 def test_an_array_is_copied_and_changed_whatever_its_codec_keeps(codec: Any, meta: int, tmp_path: Path) -> None:
     """The published package writes such arrays by default."""
-    cparams = blosc2.CParams(codec=codec, codec_meta=meta, filters=[])
-    array = blosc2.asarray(np.linspace(0, 1, 100), cparams=cparams, urlpath=tmp_path / "a.b2nd")
+    cparams = blosc2.CParams(codec=codec, codec_meta=37, filters=[])
+    frame = bytearray(blosc2.asarray(np.linspace(0, 1, 100), cparams=cparams).to_cframe())
+    frame[78] = meta  # FORMATS 1.1
+    (tmp_path / "a.b2nd").write_bytes(frame)
+    array = blosc2.open(str(tmp_path / "a.b2nd"), mode="a")
     array[:5] = 0
     array.resize((120,))
     array.schunk.cparams = array.schunk.cparams

@@ -290,8 +290,8 @@ class ArrayPlan:
             else:
                 found.typesize, found.blocksize = itemsize, blocksize
             encoding = encoding_of(found, found.typesize, found.blocksize)
-        # An object may be that of an array, which is copied whatever it says.
-        check_lossy_codec(found, self.dtype, self.geometry.ndim if isinstance(cparams, Mapping) else None)
+        is_declared = isinstance(cparams, CParams) and cparams.is_declared
+        check_lossy_codec(found, self.dtype, None if is_declared else self.geometry.ndim)
         return found, encoding
 
     def write(self, chunks: Iterable[AnyChunk], *, vlmeta: dict[str, bytes] | None = None) -> FrameHandle:
