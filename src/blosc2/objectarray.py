@@ -98,6 +98,9 @@ class ObjectArray(ValueList):
         self._require_kind(self._handle.frame)
         return super()._encoding()
 
+    def _change(self, index: int, removed: int, new: list[Any]) -> int:
+        return self._handle.spliced(index, removed, new) or super()._change(index, removed, new)
+
     def _chunk_of(self, value: Any, encoding: Encoding) -> Chunk:
         return _stored(packed_value(value), encoding, self._handle.cparams.nthreads)
 
