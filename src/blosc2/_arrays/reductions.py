@@ -400,19 +400,19 @@ def _in_order(
     from blosc2._files import Pool
 
     with Pool(threads - 1, "blosc2-reducing") as pool:
-        ahead = deque((pool.submit(work, share), share) for share in islice(shares, 2 * threads))
+        # Each thread gets as many; None is what this one does. (It would be late to start a thread where all are busy.)
+        drawn = ((share, pool.submit(work, share) if number % threads else None) for number, share in enumerate(shares))
+        ahead = deque(islice(drawn, 2 * threads))
         try:
-            while True:
-                if not ahead:
-                    return
-                future, share = ahead.popleft()
-                # What no thread has begun is done here.
-                found = work(share) if future.cancel() else future.result()
-                ahead.extend((pool.submit(work, share), share) for share in islice(shares, 1))
+            while ahead:
+                share, future = ahead.popleft()
+                found = work(share) if future is None else future.result()
+                ahead.extend(islice(drawn, 1))
                 yield found
         finally:
-            for future, _ in ahead:
-                future.cancel()
+            for _, future in ahead:
+                if future is not None:
+                    future.cancel()
 
 
 def _report(flags: set[str], name: str) -> None:
