@@ -14,7 +14,7 @@ from blosc2._arrays.spec import ArrayPlan
 from blosc2._core.io.sharing import remembered
 from blosc2._core.ndim.gaps import as_bytes, as_dtype
 from blosc2._core.ndim.geometry import Geometry
-from blosc2._core.ndim.grid_read import Read, work_of
+from blosc2._core.ndim.grid_read import Read
 from blosc2._frames import ZERO_OFFSET, AnyChunk, FrameHandle, FrameUpdate, StoredChunks
 from blosc2._indexing import Items, Version
 from blosc2._options import Codec, Filter, Support, run
@@ -97,7 +97,7 @@ class Snapshot:
         if out.size:
             steps = (1,) * len(counts) if steps is None else steps
             operation = Read(self.frame, self.geometry, starts, steps, counts, out)
-            run(operation, work_of(out.nbytes, self.frame), self.nthreads)
+            run(operation, operation.cost, self.nthreads)
         return out
 
     def stored(self, nchunk: int) -> AnyChunk:

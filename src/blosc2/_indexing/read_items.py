@@ -281,7 +281,7 @@ def read_other(version: Version, key: Any, nthreads: int, out: Items | None = No
     out = _new_or_checked(out, selection.shape, dtype)
     target = out if selection.flip is None else out[selection.flip]
     operation = Read(frame, geometry, selection.starts, selection.steps, selection.counts, as_box(target, selection))
-    run(operation, work_of(out.nbytes, frame), nthreads)
+    run(operation, operation.cost, nthreads)
     return out
 
 
@@ -365,7 +365,7 @@ def read_fancy(version: Version, fancy: FancySelection, nthreads: int, out: Item
     if is_dense(fancy, bounds, dtype.itemsize):
         items = np.empty(bounds.counts, dtype)
         operation = Read(frame, geometry, bounds.starts, bounds.steps, bounds.counts, items)
-        run(operation, work_of(items.nbytes, frame), nthreads)
+        run(operation, operation.cost, nthreads)
         take(fancy, bounds, items, target)
         return
     # Points are scattered over a C-contiguous array.

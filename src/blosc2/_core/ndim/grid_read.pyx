@@ -297,6 +297,7 @@ cdef enum:
     # How many times less work is worth a second thread where bytes were not in memory just now, and how many times more
     # pieces: all bytes may come at once, and then the threads are to end at once.
     COLD = 4
+    SEVERAL_BYTES = 8 << 10     # from here on a selection may touch several blocks, of which it takes little
     # Bytes of items of which whole blocks, too, are undone row by row, straight into the result.
     STRAIGHT = 4
 
@@ -383,6 +384,11 @@ cdef class Read(Operation):
             raise ValueError(f"the result has {cnp.PyArray_SIZE(out)} items, the selection {size}")
         if frame.by_member:
             self.check_member()
+
+    @property
+    def cost(self):
+        """The work, as `work_of` has it."""
+        return _work(self)
 
     cdef int take(self, cnp.ndarray out) except -1:
         """Write into `out`, which has the items of the selection in C order, whatever its own axes are."""
@@ -1027,22 +1033,42 @@ cdef inline cnp.ndarray _new(Read self, cnp.dtype dtype):
 cdef inline int64_t _aim(Read self, cnp.ndarray out) except -1:
     """Write into `out`, of the shape that the key gives; returns the work."""
     cdef cnp.npy_intp *strides = cnp.PyArray_STRIDES(out)
-    cdef int64_t nbytes = self.geometry.c.itemsize
     cdef int d, k = 0
-    if cnp.PyArray_ITEMSIZE(out) != nbytes:
+    if cnp.PyArray_ITEMSIZE(out) != self.geometry.c.itemsize:
         raise ValueError("the result has items of another size than the array")
     self.keep = out
     self.data = <uint8_t *> cnp.PyArray_DATA(out)
     for d in range(self.geometry.c.ndim):
         if self.flags >> d & 1:
             continue    # an axis of one item: its stride is not used
-        nbytes *= self.axes[d].count
         self.axes[d].stride = strides[k]
         if self.flags >> (REVERSED + d) & 1:
             self.data += (self.axes[d].count - 1) * strides[k]
             self.axes[d].stride = -strides[k]
         k += 1
+    return _work(self)
+
+
+cdef inline int64_t _work(Read self) noexcept:
+    """The work of decoding the blocks that a selection touches."""
+    cdef Grid *g = &self.geometry.c
+    cdef int64_t nbytes = g.itemsize, touched = g.itemsize
+    cdef int d
+    for d in range(g.ndim):
+        nbytes *= self.axes[d].count
+    if nbytes >= SEVERAL_BYTES:
+        for d in range(g.ndim):
+            touched *= _touched(&self.axes[d], g.blocks[d])
+        nbytes = max(nbytes, touched - g.block_nbytes)  # of one block others can do nothing
     return work_of(nbytes, self.frame)
+
+
+cdef inline int64_t _touched(const Axis *axis, int64_t block) noexcept:
+    """About how many items the blocks have along an axis that a selection touches."""
+    cdef int64_t last = axis.start + (axis.count - 1) * axis.step
+    if axis.step > block:
+        return axis.count * block
+    return min((last // block - axis.start // block + 1) * block, max(last + 1, block))
 
 
 cdef inline int _go(Read self, int threads) except -1:
