@@ -506,6 +506,22 @@ def test_floating_point_warnings_are_numpys() -> None:
             blosc2.asarray(np.ones((500, 1))).var(axis=1, ddof=1)
 
 
+def test_all_threads_work() -> None:
+    """The one that joins what they found, too."""
+    array = blosc2.asarray(np.arange(1 << 14), chunks=(1 << 10,), dparams={"nthreads": 2})
+    who: list[str] = []
+
+    class Watched(reductions.Fold):
+        def partial(self, *given: Any) -> Any:
+            who.append(threading.current_thread().name)
+            return super().partial(*given)
+
+    with small_pieces(), mock.patch.object(reductions, "kind_of", Watched):
+        assert array.sum() == (1 << 14) * ((1 << 14) - 1) // 2
+    assert sorted(map(who.count, set(who))) == [8, 8]
+    assert threading.current_thread().name in who
+
+
 def test_damage_is_told(tmp_path: Path) -> None:
     path = str(tmp_path / "a.b2nd")
     blosc2.asarray(np.random.default_rng(0).integers(0, 99, 40000), chunks=(10000,), urlpath=path)
