@@ -172,6 +172,10 @@ def test_arrays_obey_their_number_of_threads(many: None, nthreads: int) -> None:
     assert used() == nthreads - 1
     np.testing.assert_array_equal(array[:200], ITEMS[:200])  # one chunk, divided
     assert used() == nthreads - 1
+    np.testing.assert_array_equal(array[:, 7], ITEMS[:, 7])  # few items of many blocks
+    assert used() == nthreads - 1
+    np.testing.assert_array_equal(array[2:7], ITEMS[2:7])  # many items of one
+    assert used() == 0
     array[:] = ITEMS[::-1]
     assert used() == nthreads - 1
     assert array[5, 5] == ITEMS[-6, 5]
