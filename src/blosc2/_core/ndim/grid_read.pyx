@@ -1052,14 +1052,15 @@ cdef inline int64_t _aim(Read self, cnp.ndarray out) except -1:
 cdef inline int64_t _work(Read self) noexcept:
     """The work of decoding the blocks that a selection touches."""
     cdef Grid *g = &self.geometry.c
-    cdef int64_t nbytes = g.itemsize, touched = g.itemsize
+    cdef int64_t nbytes = g.itemsize
+    cdef double touched = g.itemsize    # in an array that is mostly empty there may be more than can be counted
     cdef int d
     for d in range(g.ndim):
         nbytes *= self.axes[d].count
     if nbytes >= SEVERAL_BYTES:
         for d in range(g.ndim):
             touched *= _touched(&self.axes[d], g.blocks[d])
-        nbytes = max(nbytes, touched - g.block_nbytes)  # of one block others can do nothing
+        nbytes = max(nbytes, <int64_t> min(touched - g.block_nbytes, 1e18))     # of one block others can do nothing
     return work_of(nbytes, self.frame)
 
 
