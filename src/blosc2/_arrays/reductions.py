@@ -404,15 +404,15 @@ def _in_order(
         drawn = ((share, pool.submit(work, share) if number % threads else None) for number, share in enumerate(shares))
         ahead = deque(islice(drawn, 2 * threads))
         try:
-            while ahead:
+            while True:
+                if not ahead:
+                    return
                 share, future = ahead.popleft()
                 found = work(share) if future is None else future.result()
                 ahead.extend(islice(drawn, 1))
                 yield found
         finally:
-            for _, future in ahead:
-                if future is not None:
-                    future.cancel()
+            pool.shutdown(cancel_futures=True)
 
 
 def _report(flags: set[str], name: str) -> None:
