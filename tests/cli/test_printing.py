@@ -282,8 +282,13 @@ def test_a_picture_with_a_palette(arrays: Path, run: Answer) -> None:
         assert run.err.rstrip().endswith("uint8, colours of its palette")
         np.testing.assert_array_equal(pixels_of("mask.png"), colours[classes][..., :3])
         assert "colours of its palette" in mask._repr_html_()
+    del mask.attrs["palette"]
+    mask.attrs["ColorMap"] = colours[:, :3].T.astype("u2") * 257  # as TIFF has it
+    run("show", "mask.b2nd", "-o", "mask.png", "--force")
+    np.testing.assert_array_equal(pixels_of("mask.png"), colours[classes][..., :3])
     run("show", "mask.b2nd", "--range", "0", "2", "-o", "greys.png")
     assert "0 is black, 2 is white" in run.err
+    del mask.attrs["ColorMap"]
     for palette in (colours[:2], colours.astype("u2"), [1, 2], "red"):  # none for these numbers
         mask.attrs["palette"] = palette
         run("show", "mask.b2nd", "-o", "mask.png", "--force")

@@ -57,6 +57,14 @@ def test_nifti(tmp_path: Path, kind: str, dtype: str, suffix: str) -> None:
     assert (second.dataobj.slope, second.dataobj.inter) == (0.5, -10)
 
 
+def test_nifti_of_a_slice(tmp_path: Path) -> None:
+    """It keeps its thickness, and all of the file is the same."""
+    nibabel.save(nibabel.Nifti1Image(ITEMS[..., 0].astype("f4"), np.diag([2, 2, 2.5, 1])), tmp_path / "a.nii")
+    there_and_back(tmp_path / "a.nii", tmp_path / "b.nii")
+    assert nibabel.load(tmp_path / "b.nii").header["pixdim"][3] == 2.5
+    assert (tmp_path / "a.nii").read_bytes() == (tmp_path / "b.nii").read_bytes()
+
+
 def test_nifti_by_way_of_hdf5(tmp_path: Path) -> None:
     pytest.importorskip("h5py", reason="an extra")
     image = nibabel.Nifti1Image(ITEMS.astype("i2"), AFFINE)

@@ -365,6 +365,9 @@ def _text(attributes: Mapping[str, Any], name: str) -> str:
 def palette_of(attributes: Mapping[str, Any]) -> np.ndarray[Any, Any] | None:
     """The red, green and blue of each number of a picture, as `convert` keeps them; None where there are none."""
     found = _attribute(attributes, "palette")
+    table = _attribute(attributes, "ColorMap") if found is None else None
+    if isinstance(table, np.ndarray) and table.dtype == np.uint16 and table.ndim == 2:  # of TIFF
+        found = (table.T >> 8).astype(np.uint8)
     if not isinstance(found, np.ndarray) or found.dtype != np.uint8 or found.ndim != 2 or found.shape[1] not in (3, 4):
         return None
     return found[:, :3]

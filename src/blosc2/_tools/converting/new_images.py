@@ -161,7 +161,8 @@ class NewVolume(_NewImage):
             )
         header = _header_of(attributes) or _new_header(items, attributes)
         header = header.as_byteswapped(">" if items.dtype.byteorder == ">" else "<")
-        header.set_data_shape(items.shape)
+        if header.get_data_shape() != items.shape:  # it forgets the thickness of a slice
+            header.set_data_shape(items.shape)
         header.set_data_dtype(items.dtype)
         for code, content in attributes.get("nifti_extensions", ()):
             if not (isinstance(code, int) and isinstance(content, bytes)):  # the library would fail while it writes
@@ -233,8 +234,9 @@ class NewTiff(_NewImage):
     hints: ClassVar[Mapping[str, str]] = {
         "shape": "; give the attribute axes, such as 'TZYX', or photometric='rgb' if the last one has colours",
         "IJMetadata": ", unless the description is that of ImageJ for this array",
-        "voxel_sizes": "; files as ImageJ writes them have one: those without another description, of uint8, uint16 or "
-        "float32 with axes in the order TZCYX (blosc2.permute_dims makes it), and pictures of uint8 with axes YXS",
+        "voxel_sizes": "; files as ImageJ writes them have one: with a size for each of their axes Z, Y and X, without "
+        "another description, of uint8, uint16 or float32 with axes in the order TZCYX (blosc2.permute_dims makes it), "
+        "and pictures of uint8 with axes YXS",
     }
 
     def _has_bits(self, item: ArrayItem) -> bool:
