@@ -332,7 +332,7 @@ class DictStore(Store):
         path = self._absolute(key)
         if not self._table.contents.has(path) and not _stores.has_object(self, path):
             if self._table.has_group(path):
-                raise StoreKeyError(f"Key {path!r} is a group: stats({key!r}) tells of it", path=self._path)
+                raise StoreKeyError(f"Key {path!r} is a group: stats({key!r}) tells of it", path=self._path, key=path)
             raise self._table.missing_key(path)
         return _stores.describe_leaf(self, path)
 
@@ -388,7 +388,9 @@ class DictStore(Store):
         path = self._absolute(group)
         if not self._table.contents.listing().has_group(path):
             if self._table.contents.has(path):
-                raise StoreKeyError(f"Key {path!r} is a leaf: describe({group!r}) tells of it", path=self._path)
+                raise StoreKeyError(
+                    f"Key {path!r} is a leaf: describe({group!r}) tells of it", path=self._path, key=path
+                )
             raise self._table.missing_key(path)
         return path
 

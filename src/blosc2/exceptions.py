@@ -278,6 +278,10 @@ class StoreKeyError(_PlacedError, KeyError):
     #: What is asked for the end of the message when somebody reads it: most of these errors are caught, and never read.
     ending: Callable[[], str] | None = None
 
+    def __init__(self, reason: str, *, path: object = None, key: str | None = None) -> None:
+        super().__init__(reason, path=path)
+        self.key = key  # which the reason names
+
     def __str__(self) -> str:
         text = super().__str__()
         if self.ending is None:

@@ -146,7 +146,7 @@ class TreeStore(DictStore):
             if leaf is not None:
                 return leaf
         elif self._table.contents.has(key):
-            raise StoreKeyError(f"Key {key!r} not found: it is internal to the store", path=self._path)
+            raise StoreKeyError(f"Key {key!r} not found: it is internal to the store", path=self._path, key=key)
         path = canonical_key(key)
         if path != key:
             return self[path]

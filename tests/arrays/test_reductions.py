@@ -169,6 +169,15 @@ def test_dates_and_times(data: Any, pair: Any, name: str) -> None:
             assert_reduced("sum", array.sum(axis=axis), items, axis=axis)
 
 
+@pytest.mark.parametrize("name", NAMES[:9])
+def test_where_all_items_count(name: str) -> None:
+    items = np.arange(6.0).reshape(2, 3)
+    array = blosc2.asarray(items)
+    for found in (getattr(array, name)(where=True), getattr(np, name)(array, where=True),
+                  getattr(blosc2, name)(array, where=True), getattr(blosc2, name)(items, where=True)):  # fmt: skip
+        assert found == getattr(np, name)(items, where=True)
+
+
 @settings(max_examples=100, deadline=None)
 @given(data=st.data(), pair=arrays(("i2", "f4", "f8")), name=st.sampled_from(NAMES[:9]))
 def test_where_and_initial(data: Any, pair: Any, name: str) -> None:

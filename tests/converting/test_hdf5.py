@@ -163,8 +163,8 @@ def test_what_has_no_counterpart(tmp_path: Path) -> None:
         file.attrs["reference"], file.attrs["null"] = file["x"].ref, h5py.Empty("f4")
     report = blosc2.convert(tmp_path / "a.h5", tmp_path / "a.b2z", verify=True)
     assert {(each.key, each.what) for each in report.left_out} == {
-        ("/", "attribute 'null'"), ("/", "attribute 'reference'"), ("/dangling", "soft or external link"),
-        ("/null", "all of it"), ("/out", "soft or external link"),
+        ("/", "attribute 'null'"), ("/", "attribute 'reference'"), ("/dangling", "soft link"),
+        ("/null", "all of it"), ("/out", "external link"),
         ("/reference", "all of it"), ("/type", "named datatype"),
     }  # fmt: skip
     assert {(each.key, each.what) for each in report.changed} == {
@@ -537,7 +537,7 @@ def test_equal_lines_are_printed_once(tmp_path: Path) -> None:
     report = blosc2.convert(tmp_path / "a.h5", tmp_path / "a.b2z", verify=True)
     assert str(report).splitlines()[1:] == [
         "left out: 1 thing",
-        "  /out: soft or external link: it names '/x', which is not in the file",
+        "  /out: external link: it names '/x' in other.h5: convert that file, too",
         "in another form: 5 things",
         "  /x0, /x1, /x2, ... (5 keys): maxshape: arrays can be resized to any shape, not only to (None,)",
     ]

@@ -103,6 +103,8 @@ def test_a_transaction_is_durable(name: str, tmp_path: Path, syncs: list[int]) -
     for waits in (3, 2):  # the new bytes, the header, and the first time the name of the file
         with found.transaction():
             change(found)
+            with pytest.raises(RuntimeError, match="a transaction is under way"):
+                found.flush()
             assert not syncs
         assert len(syncs) == waits
         syncs.clear()

@@ -363,6 +363,8 @@ def test_fields_of_fields() -> None:
     array["at"][["x"]] = np.array([(4,), (5,), (6,)], [("x", "f4")])
     items["at"]["x"] = [4, 5, 6]
     assert array[:].tobytes() == items.tobytes()
+    with pytest.raises(ValueError, match="read-only"):  # it is a copy
+        array["at"]["x"][1] = 7
     with pytest.raises(KeyError, match="no field 'v'; there are 'x', 'at'"):
         array["at"]["v"]
     with pytest.raises(KeyError, match="no field 'v'; there are 'x', 'at'"):

@@ -141,6 +141,15 @@ def test_message_names_the_location():
     assert str(StoreKeyError("Key '/q' not found", path="s.b2z")) == "s.b2z: Key '/q' not found"
 
 
+def test_a_key_that_is_missing_is_told_of(tmp_path: Path):
+    for store in (blosc2.EmbedStore(), blosc2.TreeStore(str(tmp_path / "s.b2z"), mode="w")):
+        for act in (store.__getitem__, store.__delitem__, lambda key, store=store: store.read_many([key])):
+            with pytest.raises(StoreKeyError) as caught:
+                act("/nope")
+            assert (caught.value.key, pickle.loads(pickle.dumps(caught.value)).key) == ("/nope", "/nope")
+            assert str(caught.value).count("/nope") == 1
+
+
 def test_key_errors_are_not_quoted():
     assert str(KeyError("a 'b'")) != "a 'b'"
     assert str(StoreKeyError("a 'b'")) == "a 'b'"

@@ -293,7 +293,7 @@ class Backend(ABC):
         """The frame of a key that will get another key."""
         byte_range = self.locate(key)
         if byte_range is None:
-            raise StoreKeyError(f"Key {key!r} not found in the store", path=self.root)
+            raise StoreKeyError(f"Key {key!r} not found in the store", path=self.root, key=key)
         return Renamed(byte_range, key)
 
     def renamed_range(self, renamed: Renamed) -> ByteRange:

@@ -1428,9 +1428,11 @@ class FileHandle(Drafting):
     def flush(self) -> None:
         with self._lock:
             self.check_between()
+            if self.in_transaction():
+                raise RuntimeError("a transaction is under way: it publishes all its changes at its end")
             self.settle()
             disk = self._disk
-            if disk.is_doubtful and not self.in_transaction():
+            if disk.is_doubtful:
                 self.publish(FrameUpdate(self.frame), fresh=True, durable=True)
             disk.begin_flush()
             sync_file(self._path)

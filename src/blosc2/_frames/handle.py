@@ -648,6 +648,11 @@ class Stored(HandleProperties):
         With ``durable=True``, each change has waited already. For an object in memory, in a store, or that was opened
         for reading, this does nothing: `DictStore.flush` publishes the leaves of a store.
 
+        Raises
+        ------
+        RuntimeError
+            In a transaction, which is durable at its end.
+
         Examples
         --------
         >>> import os, tempfile

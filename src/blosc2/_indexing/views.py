@@ -55,7 +55,11 @@ def _names_fields(key: Any, dtype: np.dtype[Any]) -> bool:
 
 
 class NDField(Reducible):
-    """A live view of one field of a structured array. The names of fields that this one has are keys, as in NumPy."""
+    """A live view of one field of a structured array.
+
+    The names of fields that this one has are keys. They give NumPy arrays, which are copies and cannot be changed:
+    assign by the name, as in ``array["place"]["x"] = values``.
+    """
 
     def __init__(self, array: Any, name: str) -> None:
         _check_field(name, array.dtype.names or ())
@@ -82,7 +86,10 @@ class NDField(Reducible):
         return schunk
 
     def __getitem__(self, key: Any) -> Any:
-        return np.asarray(self._items(key), order="C")
+        found = np.asarray(self._items(key), order="C")
+        if _names_fields(key, self.dtype):  # it looks like a view, and what is assigned to a copy would be lost
+            found.flags.writeable = False
+        return found
 
     def _items(self, key: Any) -> np.ndarray[Any, Any]:
         if _names_fields(key, self.dtype):

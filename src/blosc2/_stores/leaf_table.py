@@ -125,7 +125,7 @@ class LeafTable:
         """The error for a key that has no leaf."""
         members = self.backend.members
         why = None if members is None else members.explain_missing(key)
-        error = StoreKeyError(why or f"Key {key!r} not found in the store", path=self.path)
+        error = StoreKeyError(why or f"Key {key!r} not found in the store", path=self.path, key=key)
         if why is None:
             may_be_made = bool(self.hidden_name) and self.session.mode != "r"
             me = ref(self)  # an error that somebody keeps does not keep the store open

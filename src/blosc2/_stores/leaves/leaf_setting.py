@@ -111,7 +111,8 @@ def compressed(
 
 # What to give instead of Python objects.
 _OBJECTS: Final = (
-    "give np.array(list(x), 'U') for texts, np.array(x, 'M8[us]') for dates, or a blosc2.ObjectArray with any objects"
+    "give np.array(list(x), 'U') for texts (fill what is missing, or it becomes 'nan' or 'None'), "
+    "np.array(x, 'M8[us]') for dates, or a blosc2.ObjectArray with any objects"
 )
 _BYTES: Final = "give np.array(x, 'S') if they end in no zeros; of texts of h5py np.array(x.asstr()[()], 'U')"
 _TABLE: Final = (

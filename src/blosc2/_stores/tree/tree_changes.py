@@ -139,7 +139,7 @@ def delete(table: LeafTable, path: str, key: str) -> None:
             return
         listing = table.contents.listing()
         if path and not is_leaf and listing.count(path) == 0 and table.foreign.at(path) is None:
-            raise StoreKeyError(f"Key {key!r} not found", path=table.path)
+            raise StoreKeyError(f"Key {key!r} not found", path=table.path, key=key)
         with AllOrNone(table):
             if not changes.remove_group(table, path):
                 below = listing.below(path or "/")

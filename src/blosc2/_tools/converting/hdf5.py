@@ -174,8 +174,12 @@ class Hdf5(conversion.Source):
                 first = seen.get(_identity(group[name]))
                 where = "under one of its names" if first is None else f"as {first!r}"
                 yield Changed(key, "soft link", f"it names {link.path!r}, which is converted {where}")
+            elif isinstance(link, h5py.ExternalLink):
+                yield LeftOut(
+                    key, "external link", f"it names {link.path!r} in {link.filename}: convert that file, too"
+                )
             else:
-                yield LeftOut(key, "soft or external link", f"it names {link.path!r}, which is not in the file")
+                yield LeftOut(key, "soft link", f"it names {link.path!r}, which is not in the file")
             return None
         found = group[name]
         first = seen.get(_identity(found))
