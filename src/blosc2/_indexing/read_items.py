@@ -386,7 +386,7 @@ def _read_rows_by_number(version: Version, rows: list[int], nthreads: int, found
     first = 0
     while first < len(rows):
         first = operation.prepare(first)
-        run(operation, work_of(operation.touched_nbytes, frame), nthreads)
+        run(operation, operation.cost, nthreads)
 
 
 def _refuse_changed(_: int, key: Any) -> None:
@@ -434,7 +434,7 @@ def read_many(version: Version, keys: list[Any], nthreads: int, out: Items | Non
     first = 0
     while first < len(keys):
         first = operation.prepare(first)
-        run(operation, work_of(operation.touched_nbytes, frame), nthreads)
+        run(operation, operation.cost, nthreads)
     for number, reader in readers.items():
         # With an ellipsis a row of no axes is a 0-d array, too.
         reader(rows[number][...] if out is None else out[number, ...])

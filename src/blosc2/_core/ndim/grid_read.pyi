@@ -21,7 +21,6 @@ class Read(Operation):
         out: np.ndarray[Any, Any],
         points: Any = None,
     ) -> None: ...
-    touched_nbytes: int
     @property
     def cost(self) -> int: ...
 

@@ -297,7 +297,7 @@ cdef enum:
     # How many times less work is worth a second thread where bytes were not in memory just now, and how many times more
     # pieces: all bytes may come at once, and then the threads are to end at once.
     COLD = 4
-    SEVERAL_BYTES = 8 << 10     # from here on a selection may touch several blocks, of which it takes little
+    SEVERAL_BYTES = 8 << 10     # of a result: for a smaller one it is not asked how many blocks it touches
     # Bytes of items of which whole blocks, too, are undone row by row, straight into the result.
     STRAIGHT = 4
 
@@ -322,7 +322,7 @@ cdef class Read(Operation):
     cdef bint by_rows               # whether each selection is one row; see `read_rows`
     cdef int64_t *shares            # the first part of each that threads draw, and the number of parts
     cdef int64_t share_count
-    cdef readonly int64_t touched_nbytes
+    cdef int64_t touched_nbytes
     cdef Ahead ahead
 
     # Where chunks are read in pieces and checked: the checksum of what each piece sums, and how many of each chunk are left.
@@ -387,7 +387,7 @@ cdef class Read(Operation):
 
     @property
     def cost(self):
-        """The work, as `work_of` has it."""
+        """What reading it costs, as `work_of` has it."""
         return _work(self)
 
     cdef int take(self, cnp.ndarray out) except -1:
@@ -1065,7 +1065,7 @@ cdef inline int64_t _work(Read self) noexcept:
 
 
 cdef inline int64_t _touched(const Axis *axis, int64_t block) noexcept:
-    """About how many items the blocks have along an axis that a selection touches."""
+    """About how many items lie along an axis in the blocks that a selection touches."""
     cdef int64_t last = axis.start + (axis.count - 1) * axis.step
     if axis.step > block:
         return axis.count * block
@@ -1318,8 +1318,8 @@ cdef class ReadMany(Read):
         Those of selections that touch so many chunks that each is better read by itself, or all of what is checked as one.
     shape : tuple or None
         The shape of each selection, where all but `others` have the same.
-    touched_nbytes : int
-        Of the parts that are read next: the bytes of blocks that they touch, and something for each of them.
+    cost : int
+        That of the parts that are read next: of the blocks that they touch, and something for each of them.
     """
 
     cdef readonly list others
@@ -1331,6 +1331,11 @@ cdef class ReadMany(Read):
     cdef set left_out               # `others`
     cdef dict shapes                # of selections by other keys than integers and slices
     cdef int64_t parts_room
+
+    @property
+    def cost(self):
+        """That of the parts that are read next."""
+        return work_of(self.touched_nbytes, self.frame)
 
     def __init__(self, Frame frame not None, Geometry geometry not None, list keys not None, selection_of):
         cdef int64_t i, d, items

@@ -12,7 +12,7 @@ from blosc2._backends import canonical_key
 from blosc2._core.frame.frame import Frame
 from blosc2._core.leaves.leaf_reader import LeafBatch
 from blosc2._core.leaves.store_state import KeyIteration
-from blosc2._core.ndim.grid_read import ReadMany, ReadTogether, work_of
+from blosc2._core.ndim.grid_read import ReadMany, ReadTogether
 from blosc2._frames import array_of
 from blosc2._indexing import Items, Reader, Selection, Version, basic_selection, check_out, planned, reading
 from blosc2._options import get_nthreads, reads_beside, run, worth_threads
@@ -222,9 +222,9 @@ def _read(leaves: list[_Leaf], rows: list[Items], nthreads: int) -> None:
         operation.into_rows([rows[position] for position in leaf.positions])
         first = operation.prepare(0)
         while first < count:  # more than fits into memory at a time
-            run(operation, work_of(operation.touched_nbytes, leaf.version[2]), nthreads)
+            run(operation, operation.cost, nthreads)
             first = operation.prepare(first)
-        prepared.append((work_of(operation.touched_nbytes, leaf.version[2]), leaf))
+        prepared.append((operation.cost, leaf))
     total = sum(work for work, _ in prepared)
     threads = nthreads if worth_threads(total) else 1
     alone = [leaf for work, leaf in prepared if threads > 1 and work * threads > total]
