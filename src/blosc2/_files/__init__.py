@@ -34,7 +34,7 @@ else:
             "TICK begins_with changed_by_others check_permission check_same_file check_writable_file file_identity "
             "identity_of"
         ),
-        "locks": "CreationLock LockedFile Sidecar Turn flock holder_of superseded",
+        "locks": "CreationLock LockedFile Sidecar Turn flock holder_of superseded unfinished_transaction",
         "owner": "Descriptor Owner refusal",
         "pool": "Pool no_thread",
         "remote": "RemoteFile remote_source renewed_source uploaded",

@@ -36,6 +36,11 @@ def superseded() -> RuntimeError:
     return RuntimeError("the array was changed by another thread at the same time; try again")
 
 
+def unfinished_transaction() -> RuntimeError:
+    """The error for `flush` within a transaction."""
+    return RuntimeError("a transaction is under way: it publishes all its changes at its end")
+
+
 class LockedFile(Block):
     """Waits for the lock of an open file, or of a descriptor, and holds it. A file is closed at the end.
 
@@ -120,7 +125,7 @@ def flock(descriptor: int, operation: int, path: str, *, stand_in: str = "", sha
             f"or {instead} with exclusive=False and see to it that nobody else writes to it",
             path,
         ) from None
-    if not operation & fcntl.LOCK_NB:
+    if not operation & fcntl.LOCK_NB:  # of a lock that is tried again and again, `_wait` tells
         told_wait(path, begun)
 
 

@@ -42,6 +42,7 @@ from blosc2._files import (
     superseded,
     sync_file,
     sync_folder,
+    unfinished_transaction,
 )
 from blosc2._frames.append import Growth
 from blosc2._frames.handle import (
@@ -56,7 +57,7 @@ from blosc2._frames.handle import (
 )
 from blosc2._frames.header_fields import FRAME_HEADER
 from blosc2._frames.update import SMALL_FRAME, EditedChunks, FrameUpdate, in_large_pages, is_without_dead, write_frame
-from blosc2._options import PUBLISHED, absolute_path, tell, told_rewrite
+from blosc2._options import absolute_path, tell, told_commit, told_rewrite
 from blosc2.exceptions import FormatError, StaleHandleError, explain, name_file
 
 if TYPE_CHECKING:
@@ -358,7 +359,8 @@ class Drafting(FrameHandle):
             if self._lock.inherited:  # the change began before this process was forked
                 raise refusal(self.urlpath, self._lock.holder)
             draft = self._draft if self._draft is not None and self.in_transaction() else None
-            if self._busy.is_own or update.frame is not self.frame:  # the first as in `check_between`
+            self.check_between()
+            if update.frame is not self.frame:
                 raise superseded()
             with self._busy:
                 if self.waiting is not None or update.frame is not self.frame:  # a handler of signals came before
@@ -368,7 +370,7 @@ class Drafting(FrameHandle):
                     return
                 update.settle()
                 self._publish(update, fresh=fresh, durable=durable)
-        tell("DEBUG", PUBLISHED, self.urlpath, counted="commits")
+        told_commit(self.urlpath)
 
     def _publish(self, update: FrameUpdate, *, fresh: bool, durable: bool) -> None:
         """Publish a change on disk, and wait for the disk if it is to be `durable`."""
@@ -1010,7 +1012,7 @@ class FileHandle(Drafting):
 
     def editing(self) -> AbstractContextManager[Any]:
         """See `Drafting.editing`. What waits in this process for the same file came first."""
-        if self.waiting is None and (_waiting or _left):  # otherwise it was published before, or there is none
+        if self.waiting is None:  # otherwise it was published before, or there is none
             publish_beside(self)
         return super().editing()
 
@@ -1236,7 +1238,7 @@ class FileHandle(Drafting):
                 update = waiting.update(self)
                 update.settle()
                 self._publish(update, fresh=False, durable=False)
-            tell("DEBUG", PUBLISHED, self.urlpath, counted="commits")
+            told_commit(self.urlpath)
         except FormatError:
             if forget:
                 self.show_again()  # to try again would be of no use
@@ -1429,7 +1431,7 @@ class FileHandle(Drafting):
         with self._lock:
             self.check_between()
             if self.in_transaction():
-                raise RuntimeError("a transaction is under way: it publishes all its changes at its end")
+                raise unfinished_transaction()
             self.settle()
             disk = self._disk
             if disk.is_doubtful:

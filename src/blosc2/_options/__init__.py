@@ -31,7 +31,7 @@ else:
             "FIELDS FILTER_SLOTS Encoding check_meta declared_encoding encoding_of fields_of "
             "plain_encoding with_metas zstd_encoding"
         ),
-        "events": "Metrics PUBLISHED count metrics tell told_rewrite told_wait",
+        "events": "Metrics count metrics tell told_commit told_rewrite told_wait",
         "goals": "ALIASES GOALS Precision bytes_of_text goal_named precision_of",
         "modes": (
             "DeserializeMode StoreOptions as_flag check_directory_mapping check_locking check_modes check_new_modes "

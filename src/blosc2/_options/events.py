@@ -17,10 +17,6 @@ _WAITED: Final = 0.001
 _LOCK = Lock()
 
 
-#: What is told of each version of an array or a store, of which the path is given.
-PUBLISHED: Final = "%s: a version was published"
-
-
 class Metrics(NamedTuple):
     """What this process has done with files and servers since it began; see `metrics`.
 
@@ -87,7 +83,7 @@ def count(name: str, number: float = 1) -> None:
 
 
 def tell(level: str, message: str, *given: object, counted: str = "") -> None:
-    """Tell the logger "blosc2" something, `counted` as what `Metrics` names.
+    """Tell the logger "blosc2" something, and count it under a name of `Metrics` if one is given.
 
     Nothing is told in a program that has not imported `logging`.
     """
@@ -103,6 +99,11 @@ def tell(level: str, message: str, *given: object, counted: str = "") -> None:
     number = getattr(logging, level)
     if logger.isEnabledFor(number):
         logger.log(number, message, *given)
+
+
+def told_commit(path: object) -> None:
+    """A version of an array or a store was published."""
+    tell("DEBUG", "%s: a version was published", path, counted="commits")
 
 
 def told_rewrite(path: object, before: int, after: int) -> None:

@@ -14,7 +14,7 @@ from blosc2._backends import ByteRange, NewVersion, TieredBackend
 from blosc2._core.io.sharing import Block
 from blosc2._core.leaves.store_state import Change
 from blosc2._files import to_the_end
-from blosc2._options import PUBLISHED, tell, told_rewrite
+from blosc2._options import told_commit, told_rewrite
 from blosc2._stores.leaf_table import table_of
 from blosc2._stores.session import Session
 from blosc2.exceptions import FormatError, StoreKeyError, explain, name_file
@@ -152,7 +152,7 @@ def _flush_now(table: LeafTable, *, durable: bool) -> None:
         if session.unsure:
             session.check_open()
         if session.transaction is not None:
-            raise RuntimeError("a transaction is under way: it publishes all its changes at its end")
+            raise _files.unfinished_transaction()
         try:
             flush(table, durable=durable)
         except BaseException as error:
@@ -244,7 +244,7 @@ class Publication(Block):
         table = self._table
         if not failed:
             table.session.unsure = table.session.ending  # what is not read, as the store is being closed
-            tell("DEBUG", PUBLISHED, table.backend.named, counted="commits")
+            told_commit(table.backend.named)
             return
         table.forget_published_keys()  # some files of a directory may be in place
         with suppress(OSError, FormatError):

@@ -293,8 +293,8 @@ class RemoteFile:
                 if not failure.passing or attempt == self._options.retries:
                     raise failure.after(attempt) from None
                 seconds = _delay(attempt, failure.wait)
-                count("retries")
-                tell("WARNING", "%s; attempt %d, the next one in %.1f s", failure.first, attempt + 1, seconds)
+                said = "%s; attempt %d, the next one in %.1f s"
+                tell("WARNING", said, failure.first, attempt + 1, seconds, counted="retries")
                 time.sleep(seconds)
         raise AssertionError
 
