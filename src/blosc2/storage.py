@@ -189,7 +189,7 @@ class CParams(_Parameters):
     [<Filter.BITSHUFFLE: 2>, <Filter.NOFILTER: 0>]
     """
 
-    #: Whether a frame declares them: its array is copied whatever they keep.
+    # Whether they are those of a frame: its array can be copied, even if its codec keeps nothing.
     is_declared = False
     codec: Codec = Codec.ZSTD
     codec_meta: int = 0

@@ -58,7 +58,7 @@ def reduced(
             options["where"] = np.asarray(mask)
         return getattr(np, name)(source.all_items(), axis=axis, keepdims=keepdims, **options)
     out = options.pop("out", None)
-    masks = None if mask is None or mask is True else _Masks(mask, source.shape)
+    masks = None if mask is None else _Masks(mask, source.shape)
     asked = _asked(name, source, axis, masks, options, out)
     found = _Walk(source, kind_of(asked), masks).result()
     if not keepdims:
@@ -400,7 +400,8 @@ def _in_order(
     from blosc2._files import Pool
 
     with Pool(threads - 1, "blosc2-reducing") as pool:
-        # Each thread gets as many; None is what this one does. (It would be late to start a thread where all are busy.)
+        # In turns, and None for those of this thread. Were it to wait only, another one would have to begin, which the
+        # system may let wait for milliseconds while all processors are busy.
         drawn = ((share, pool.submit(work, share) if number % threads else None) for number, share in enumerate(shares))
         ahead = deque(islice(drawn, 2 * threads))
         try:

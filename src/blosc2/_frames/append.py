@@ -236,7 +236,8 @@ class Growth:
         self.written = size
         self.owner = Owner()
         self._has_dead = False  # made by this
-        self._is_tidy = False  # whether no file of a killed process is left beside it: that costs a list of the folder
+        # Whether files that killed processes have left beside it were looked for: that lists the whole folder.
+        self._is_tidy = False
         #: Whether the last append left a copy of the header before.
         self.kept_header = False
         # The frame whose chunks have these lengths, in the order of their numbers, 0 where nothing is stored.

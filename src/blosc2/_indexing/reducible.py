@@ -55,7 +55,7 @@ def _reduction(result: str = "scalar or ndarray", **texts: str) -> Callable[[_F]
 
 
 def _reduce(name: str, ndarr: Any, axis: Any, keepdims: bool, absent: dict[str, Any], **options: Any) -> Any:
-    if options.get("where") is True:  # as NumPy has it, all items
+    if options.get("where") is True:  # with which NumPy says that all items count
         del options["where"]
     if isinstance(ndarr, Reducible):
         return ndarr._reduced(name, axis, keepdims, absent, **options)

@@ -336,7 +336,8 @@ def opened_group(
         if isinstance(opened, Store):
             opened = opened._owner
             if not has_group(opened, path):
-                raise StoreKeyError(f"Key {path!r} not found in the store: there is no such group", path=opened._path)
+                why = f"Key {path!r} not found in the store: there is no such group"
+                raise StoreKeyError(why, path=opened._path, key=path)
         elif path or not isinstance(opened, NDArray):
             raise StoreKeyError(f"{path or '/'!r} is no group: the file holds one {type(opened).__name__}")
     except BaseException:

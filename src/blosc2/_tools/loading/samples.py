@@ -430,7 +430,7 @@ class StoreLeaves:
                 leaf = self.patterns[name].replace("{}", key)
                 if leaf not in store:
                     why = f"sample {key!r} has no {leaf!r} in the store"
-                    raise StoreKeyError(why, path=table_of(store).backend.named)
+                    raise StoreKeyError(why, path=table_of(store).backend.named, key=leaf)
         if not self.keys:
             raise ValueError(f"{store!r} has no leaf {pattern.replace('{}', '...')!r}: there are no samples")
         self.beside = ArrayRows({name: self._of_samples(name, values) for name, values in beside.items()})
